@@ -1,0 +1,1 @@
+//! The holdpoint command and, later, the workflow server.

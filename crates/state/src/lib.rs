@@ -1,0 +1,1 @@
+//! Durable state in one SQLite file: blobs, resources, leases, events, effects and the command kernel.

@@ -1,0 +1,1 @@
+//! Durable workflows: definitions, engine, runs, queue and attempts.

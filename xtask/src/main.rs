@@ -1,0 +1,2 @@
+//! The checks and generators of this workspace.
+fn main() {}
