@@ -1,1 +1,22 @@
 //! Durable workflows: definitions, engine, runs, queue and attempts.
+//!
+//! A [`Definition`](definition::Definition) is a graph of nodes and routes. It is built in Rust by
+//! [`Workflow`](definition::Workflow) or read from a workflow file by [`file`]; either way it has
+//! passed every check of `definition::validate` and can be shared between threads. [`routing`]
+//! says, from committed facts only, where a run goes next.
+//!
+//! # Rooms of the pure half
+//!
+//! - [`id`]: the forms of run, node and attempt ids.
+//! - [`definition`]: nodes, routes, the typed builder, validation, snapshot and digest.
+//! - [`routing`]: what follows a finished node. Pure.
+//! - [`shell`]: runs one command of a shell action in its own process group.
+//! - [`file`]: workflow files, their positions, expressions and JSON Schema.
+//!
+//! None of these knows the database: they take and give values.
+
+pub mod id;
+
+pub mod definition;
+pub mod routing;
+pub mod shell;

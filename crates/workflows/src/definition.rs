@@ -1,0 +1,229 @@
+//! Definitions: immutable, validated graphs of nodes and routes.
+//!
+//! A definition is made by the typed builder [`Workflow`] or by [`crate::file`]; both end in the same
+//! checks (`validate` for the shape of each part, `graph` for how they fit). After that it never
+//! changes, and clones share it.
+//!
+//! Not here: rows, runs, time. A definition holds functions, so it can't be stored; what is stored
+//! is its [snapshot](Definition::snapshot), and a run is resumed only on a definition with the same
+//! [digest](Definition::digest).
+
+mod builder;
+mod cancellation;
+mod context;
+mod edge;
+mod error;
+mod graph;
+mod node;
+pub mod snapshot;
+mod source;
+mod validate;
+pub mod value;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use builder::Workflow;
+pub use cancellation::{CancellationSignal, CancellationSource, StopReason, WatchGuard};
+pub use context::{Context, NodeContext, NodeError};
+pub use edge::{EdgeDraft, Route, SwitchPath, SwitchRoot, TargetDraft};
+pub use error::{DefinitionError, RESERVED_NAMES};
+pub use node::{
+    Action, ActionExecution, Checkpoint, CommandFunction, Compute, DEFAULT_TIMEOUT_MS,
+    EffectRequest, EffectSpec, Node, NodeKind, ParseFunction, RESOLVE_LIMIT_MS, Recovery,
+    ShellAction, TimeBudget, Timeout, TimeoutFunction, ValueFunction,
+};
+pub use source::{SourceError, SourceIdentity};
+
+use crate::id::NodeId;
+
+/// How many steps a run may make unless its definition says otherwise.
+pub const DEFAULT_MAX_STEPS: u32 = 100;
+
+/// Makes the input that a run stores from the input that a caller gave.
+pub type InputNormalizer = Arc<dyn Fn(Value) -> Result<Value, NodeError> + Send + Sync>;
+
+/// Makes the title of a run from its input.
+pub type TitleFunction = Arc<dyn Fn(&Value) -> Result<String, NodeError> + Send + Sync>;
+
+/// The title of a run. Display only.
+#[derive(Clone)]
+pub enum Title {
+    /// Always the same.
+    Text(String),
+    /// Made from the input, once, within [`RESOLVE_LIMIT_MS`].
+    Function(TitleFunction),
+}
+
+/// The parts of a definition before any check.
+#[derive(Clone, Default)]
+pub struct Draft {
+    /// The name of the workflow.
+    pub name: String,
+    /// The contract that it keeps as an included workflow.
+    pub contract_id: Option<String>,
+    /// The title of its runs.
+    pub title: Option<Title>,
+    /// The normaliser of its input.
+    pub input: Option<InputNormalizer>,
+    /// The declared form of the normaliser, for a workflow file.
+    pub declared_input: Option<Value>,
+    /// The id of its first node.
+    pub start_at: String,
+    /// How many steps a run may make; without it [`DEFAULT_MAX_STEPS`].
+    pub max_steps: Option<u32>,
+    /// Its nodes, in the order of the author.
+    pub nodes: Vec<NodeDraft>,
+    /// Its routes, in the order of the author.
+    pub edges: Vec<EdgeDraft>,
+}
+
+/// A node before any check.
+#[derive(Clone)]
+pub struct NodeDraft {
+    /// Its id.
+    pub id: String,
+    /// What it does.
+    pub kind: NodeKind,
+    /// How long one attempt may take.
+    pub timeout: Timeout,
+    /// What a run shows while it is here.
+    pub status_detail: Option<String>,
+    /// The declared parts of a node from a workflow file.
+    pub declared: Option<Value>,
+}
+
+impl Draft {
+    /// Checks the parts and makes the definition.
+    ///
+    /// # Errors
+    ///
+    /// The first failing check, in the order of the workflows reference, sections 2.3 and 2.4.
+    pub fn build(self) -> Result<Definition, DefinitionError> {
+        validate::definition(self)
+    }
+}
+
+/// An immutable, validated graph of nodes and routes. Clones share it.
+#[derive(Clone)]
+pub struct Definition(Arc<Parts>);
+
+struct Parts {
+    name: String,
+    contract_id: Option<String>,
+    title: Option<Title>,
+    input: Option<InputNormalizer>,
+    start_at: NodeId,
+    max_steps: u32,
+    nodes: BTreeMap<NodeId, Node>,
+    routes: BTreeMap<NodeId, Route>,
+    snapshot: Value,
+    digest: [u8; 32],
+}
+
+impl Definition {
+    /// The name of the workflow.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The contract that the workflow keeps, if it names one.
+    pub fn contract_id(&self) -> Option<&str> {
+        self.0.contract_id.as_deref()
+    }
+
+    /// The first node.
+    pub fn start_at(&self) -> &NodeId {
+        &self.0.start_at
+    }
+
+    /// How many steps a run may make.
+    pub fn max_steps(&self) -> u32 {
+        self.0.max_steps
+    }
+
+    /// All nodes by id.
+    pub fn nodes(&self) -> &BTreeMap<NodeId, Node> {
+        &self.0.nodes
+    }
+
+    /// The node with this id.
+    pub fn node(&self, id: &NodeId) -> Option<&Node> {
+        self.0.nodes.get(id)
+    }
+
+    /// All routes by the node that they leave.
+    pub fn routes(&self) -> &BTreeMap<NodeId, Route> {
+        &self.0.routes
+    }
+
+    /// The route that leaves a node; a node without one is terminal.
+    pub fn route(&self, from: &NodeId) -> Option<&Route> {
+        self.0.routes.get(from)
+    }
+
+    /// The title of its runs, if it has one.
+    pub fn title(&self) -> Option<&Title> {
+        self.0.title.as_ref()
+    }
+
+    /// The title of a run with this (normalised) input.
+    ///
+    /// # Errors
+    ///
+    /// The error of the title function; a failing title fails the run. The caller bounds the call
+    /// by [`RESOLVE_LIMIT_MS`].
+    pub fn resolve_title(&self, input: &Value) -> Result<Option<String>, NodeError> {
+        match &self.0.title {
+            None => Ok(None),
+            Some(Title::Text(text)) => Ok(Some(text.clone())),
+            Some(Title::Function(function)) => function(input).map(Some),
+        }
+    }
+
+    /// Whether the workflow has an input normaliser.
+    pub fn has_input_normalizer(&self) -> bool {
+        self.0.input.is_some()
+    }
+
+    /// Makes the input that a run stores. Runs before any row is written, so a failure leaves no trace.
+    ///
+    /// # Errors
+    ///
+    /// The error of the normaliser, or that its value does not survive JSON.
+    pub fn normalize_input(&self, input: Value) -> Result<Value, NodeError> {
+        let normalized = match &self.0.input {
+            None => input,
+            Some(normalizer) => normalizer(input)?,
+        };
+        Ok(value::normal(normalized)?)
+    }
+
+    /// The structure as JSON, without functions: what a run stores of its definition.
+    pub fn snapshot(&self) -> &Value {
+        &self.0.snapshot
+    }
+
+    /// SHA-256 over the canonical JSON of what decides behaviour in the snapshot; see [`snapshot`].
+    pub fn digest(&self) -> [u8; 32] {
+        self.0.digest
+    }
+
+    /// The public form of the digest: `sha256:` and 64 hex digits.
+    pub fn digest_text(&self) -> String {
+        snapshot::digest_text(&self.0.digest)
+    }
+}
+
+impl fmt::Debug for Definition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Definition")
+            .field("name", &self.0.name)
+            .field("digest", &self.digest_text())
+            .field("nodes", &self.0.nodes.keys())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,259 @@
+//! Everything that can be wrong with a definition, each with the code of the workflows reference.
+//!
+//! Codes `V…` are errors in the shape of one part (section 2.3) and share one prefix; codes `G…` are
+//! errors in how the parts fit (section 2.4); codes `H…` are Holdpoint's own, for mistakes that only
+//! a builder can make.
+
+/// Names that a workflow can't have, since they are words of the workflow command.
+pub const RESERVED_NAMES: [&str; 9] = [
+    "answer",
+    "cancel",
+    "change-settings",
+    "list",
+    "pause",
+    "queue-follow-up",
+    "remove-follow-up",
+    "resume",
+    "status",
+];
+
+/// Why a definition was refused. The first failing check is reported.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// V2
+    #[error("Invalid workflow definition: name is required and must not be blank")]
+    NameMissing,
+    /// V3
+    #[error(
+        "Invalid workflow definition: name {name:?} is a command word; choose another than {}",
+        RESERVED_NAMES.join(", ")
+    )]
+    NameReserved {
+        /// The name.
+        name: String,
+    },
+    /// V5
+    #[error(
+        "Invalid workflow definition: contractId {contract_id:?} must be a letter or digit and then at most 127 of A-Z a-z 0-9 . _ : -"
+    )]
+    ContractId {
+        /// The contract id.
+        contract_id: String,
+    },
+    /// V9
+    #[error("Invalid workflow definition: startAt is required and must not be blank")]
+    StartAtMissing,
+    /// V10
+    #[error("Invalid workflow definition: maxSteps must be a positive integer, not {given}")]
+    MaxSteps {
+        /// What was given.
+        given: String,
+    },
+    /// V11
+    #[error("Invalid workflow definition: nodes must have at least one node")]
+    NoNodes,
+    /// V12
+    #[error(
+        "Invalid workflow definition: node id {node:?} must begin with a letter or _ and go on with A-Z a-z 0-9 _ -"
+    )]
+    NodeIdForm {
+        /// The node id.
+        node: String,
+    },
+    /// V13
+    #[error(
+        "Invalid workflow definition: node id {node:?} begins with __piw_, which is kept for compiled graphs"
+    )]
+    NodeIdReserved {
+        /// The node id.
+        node: String,
+    },
+    /// V14
+    #[error(
+        "Invalid workflow definition: node id {node:?} is a name that every object inherits; choose another"
+    )]
+    NodeIdInherited {
+        /// The node id.
+        node: String,
+    },
+    /// V16
+    #[error(
+        "Invalid workflow definition: timeoutMs of node {node:?} must be a finite positive number, null or a function, not {given}"
+    )]
+    NodeTimeout {
+        /// The node id.
+        node: String,
+        /// What was given.
+        given: String,
+    },
+    /// V26
+    #[error(
+        "Invalid workflow definition: the effect type of node {node:?} must have 1 to 256 characters, not {length}"
+    )]
+    EffectType {
+        /// The node id.
+        node: String,
+        /// How many characters it has without surrounding space.
+        length: usize,
+    },
+    /// V33
+    #[error("Invalid workflow definition: edge {index} has no \"from\"")]
+    EdgeFrom {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+    },
+    /// V33
+    #[error(
+        "Invalid workflow definition: the edge from {from:?} needs \"to\" or \"switch\", and only one of them"
+    )]
+    EdgeTarget {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// The node that the edge leaves.
+        from: String,
+    },
+    /// V34
+    #[error(
+        "Invalid workflow definition: switch.on of the edge from {from:?} must begin with $. or $output. or $result., but is {on:?}"
+    )]
+    SwitchPath {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// The node that the edge leaves.
+        from: String,
+        /// The path.
+        on: String,
+    },
+    /// V35
+    #[error(
+        "Invalid workflow definition: switch.cases of the edge from {from:?} must have at least one case"
+    )]
+    SwitchNoCases {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// The node that the edge leaves.
+        from: String,
+    },
+    /// V35
+    #[error(
+        "Invalid workflow definition: case {case:?} of the edge from {from:?} must name a node"
+    )]
+    SwitchCaseBlank {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// The node that the edge leaves.
+        from: String,
+        /// The case.
+        case: String,
+    },
+    /// G1
+    #[error("startAt names {start_at:?}, which is not a node of workflow {workflow:?}")]
+    StartAtUnknown {
+        /// The workflow.
+        workflow: String,
+        /// The node that is missing.
+        start_at: String,
+    },
+    /// G2
+    #[error("an edge leaves {from:?}, which is not a node of the workflow")]
+    EdgeFromUnknown {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// The node that is missing.
+        from: String,
+    },
+    /// G3
+    #[error("node {from:?} has more than one outgoing edge; use one switch")]
+    EdgeTwice {
+        /// The place of the second edge in the list, from 0.
+        index: usize,
+        /// The node that the edges leave.
+        from: String,
+    },
+    /// G4
+    #[error("the edge from {from:?} leads to {to:?}, which is not a node of the workflow")]
+    EdgeToUnknown {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// The node that the edge leaves.
+        from: String,
+        /// The node that is missing.
+        to: String,
+    },
+    /// G5
+    #[error(
+        "case {case:?} of the edge from {from:?} leads to {to:?}, which is not a node of the workflow"
+    )]
+    SwitchCaseUnknown {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// The node that the edge leaves.
+        from: String,
+        /// The case.
+        case: String,
+        /// The node that is missing.
+        to: String,
+    },
+    /// G10
+    #[error("nodes that can't be reached from {start_at:?}: {}", nodes.join(", "))]
+    Unreachable {
+        /// The first node.
+        start_at: String,
+        /// All nodes that no route reaches, in the order of the author.
+        nodes: Vec<String>,
+    },
+    /// H1: a map of nodes can't have this mistake, a chain of calls can.
+    #[error("Invalid workflow definition: node id {node:?} is used twice")]
+    NodeTwice {
+        /// The node id.
+        node: String,
+    },
+    /// H2: an option was set before any node, or on a node of another kind.
+    #[error("Invalid workflow definition: {option} {why}")]
+    Misplaced {
+        /// The option.
+        option: &'static str,
+        /// What is wrong with its place.
+        why: String,
+    },
+    /// H3: a part of the definition that is data does not survive JSON.
+    #[error("Invalid workflow definition: {what} does not survive JSON: {error}")]
+    Value {
+        /// Which part.
+        what: String,
+        /// What was lost.
+        error: super::value::ValueError,
+    },
+}
+
+impl DefinitionError {
+    /// The code of the check that failed.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NameMissing => "V2",
+            Self::NameReserved { .. } => "V3",
+            Self::ContractId { .. } => "V5",
+            Self::StartAtMissing => "V9",
+            Self::MaxSteps { .. } => "V10",
+            Self::NoNodes => "V11",
+            Self::NodeIdForm { .. } => "V12",
+            Self::NodeIdReserved { .. } => "V13",
+            Self::NodeIdInherited { .. } => "V14",
+            Self::NodeTimeout { .. } => "V16",
+            Self::EffectType { .. } => "V26",
+            Self::EdgeFrom { .. } | Self::EdgeTarget { .. } => "V33",
+            Self::SwitchPath { .. } => "V34",
+            Self::SwitchNoCases { .. } | Self::SwitchCaseBlank { .. } => "V35",
+            Self::StartAtUnknown { .. } => "G1",
+            Self::EdgeFromUnknown { .. } => "G2",
+            Self::EdgeTwice { .. } => "G3",
+            Self::EdgeToUnknown { .. } => "G4",
+            Self::SwitchCaseUnknown { .. } => "G5",
+            Self::Unreachable { .. } => "G10",
+            Self::NodeTwice { .. } => "H1",
+            Self::Misplaced { .. } => "H2",
+            Self::Value { .. } => "H3",
+        }
+    }
+}

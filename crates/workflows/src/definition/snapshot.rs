@@ -1,0 +1,142 @@
+//! The snapshot of a definition and its digest.
+//!
+//! The snapshot (`pi-workflows.definition-snapshot.v1`) is the structure of a definition as JSON: what
+//! the definition's row keeps and what viewers show. Functions are never in it.
+//!
+//! # What the digest covers
+//!
+//! A run is pinned to the digest of its definition and does not resume on another. So the digest
+//! covers what decides behaviour, and leaves out what is only displayed. The whole list of what is
+//! left out:
+//!
+//! | Member | Why it decides nothing |
+//! |---|---|
+//! | `nodes.*.statusDetail` | a line that viewers show while a run is at the node |
+//! | `nodes.*.summary` of a checkpoint | a headline above the request |
+//!
+//! The title of a workflow is display too; it is a function as often as a text and is not in the
+//! snapshot at all. Neither is the root's `maxSteps`: a limit that stopped runs may be raised for them.
+//! Two definitions that differ in display only have one digest and share one row, whose snapshot is
+//! that of the first one stored.
+//!
+//! Not here: storing it.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::Parts;
+use super::edge::Route;
+use super::node::{Node, NodeKind, Timeout};
+use super::value::{self, ValueError};
+
+/// The `schema` of every snapshot.
+pub const SCHEMA: &str = "pi-workflows.definition-snapshot.v1";
+
+/// The digest of a snapshot: SHA-256 over its canonical JSON without what is only displayed.
+///
+/// # Errors
+///
+/// The value has no canonical JSON form.
+pub fn digest_of(snapshot: &Value) -> Result<[u8; 32], ValueError> {
+    let mut behaviour = snapshot.clone();
+    if let Some(nodes) = behaviour.get_mut("nodes").and_then(Value::as_object_mut) {
+        for node in nodes.values_mut().filter_map(Value::as_object_mut) {
+            node.remove("statusDetail");
+            if node.get("nodeType").and_then(Value::as_str) == Some("checkpoint") {
+                node.remove("summary");
+            }
+        }
+    }
+    Ok(Sha256::digest(value::canonical(&behaviour)?).into())
+}
+
+/// The public form of a digest: `sha256:` and 64 hex digits.
+pub fn digest_text(digest: &[u8; 32]) -> String {
+    let mut text = String::from("sha256:");
+    for byte in digest {
+        // Writing to a String can't fail.
+        write!(text, "{byte:02x}").unwrap_or_default();
+    }
+    text
+}
+
+pub(super) fn of(parts: &Parts, declared_input: Option<Value>) -> Value {
+    let mut snapshot = Map::new();
+    let mut put = |key: &str, value: Value| drop(snapshot.insert(key.to_owned(), value));
+    put("schema", SCHEMA.into());
+    put("name", parts.name.as_str().into());
+    if let Some(contract_id) = &parts.contract_id {
+        put("contractId", contract_id.as_str().into());
+    }
+    put("startAt", parts.start_at.as_str().into());
+    if let Some(input) = declared_input {
+        put("input", input);
+    }
+    let nodes = parts
+        .nodes
+        .iter()
+        .map(|(id, node)| (id.to_string(), self::node(node)))
+        .collect();
+    put("nodes", Value::Object(nodes));
+    // One edge for each node and sorted by it: the order in which an author wrote edges means nothing.
+    put(
+        "edges",
+        parts
+            .routes
+            .iter()
+            .map(|(from, route)| edge(from.as_str(), route))
+            .collect(),
+    );
+    put("composition", json!({ "mounts": [] }));
+    put("settingsScopes", json!([]));
+    Value::Object(snapshot)
+}
+
+fn node(node: &Node) -> Value {
+    let mut snapshot = Map::new();
+    let mut put = |key: &str, value: Value| drop(snapshot.insert(key.to_owned(), value));
+    put("nodeType", node.kind.node_type().into());
+    put(
+        "mountPath",
+        node.id.mount_path().into_iter().map(Value::from).collect(),
+    );
+    put("localNodeId", node.id.local().into());
+    match &node.timeout {
+        Timeout::Fixed(millis) => put("timeoutMs", value::number(*millis)),
+        Timeout::Unlimited => put("timeoutMs", Value::Null),
+        Timeout::Default | Timeout::Function(_) => {}
+    }
+    if let Some(detail) = &node.status_detail {
+        put("statusDetail", detail.as_str().into());
+    }
+    match &node.kind {
+        NodeKind::Compute(_) => {}
+        NodeKind::Action(action) => {
+            put("actionExecution", action.execution.action_type().into());
+            put(
+                "effect",
+                json!({ "type": action.effect.effect_type, "recovery": action.effect.recovery.as_str() }),
+            );
+        }
+        NodeKind::Checkpoint(checkpoint) => {
+            if let Some(summary) = &checkpoint.summary {
+                put("summary", summary.as_str().into());
+            }
+        }
+    }
+    if let Some(declared) = &node.declared {
+        put("declared", declared.clone());
+    }
+    Value::Object(snapshot)
+}
+
+fn edge(from: &str, route: &Route) -> Value {
+    match route {
+        Route::To(to) => json!({ "from": from, "to": to }),
+        Route::Switch { on, cases } => {
+            json!({ "from": from, "switch": { "on": on.as_str(), "cases": cases } })
+        }
+    }
+}
