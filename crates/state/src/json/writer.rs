@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::{DEPTH_LIMIT, JsonError};
 
-/// UTF-8 of every character from U+E000 on starts with this byte or a greater one.
-const FIRST_BYTE_FROM_U_E000: u8 = 0xEE;
+/// UTF-8 of every character beyond the basic plane starts with this byte or a greater one, and of no other.
+const FIRST_BYTE_BEYOND_BASIC_PLANE: u8 = 0xF0;
 
 /// Canonical bytes under construction.
 pub(super) struct Writer {
@@ -41,7 +41,7 @@ struct Member {
     /// After the closing quote of the key.
     key_end: usize,
     end: usize,
-    /// Whether the key's bytes sort as its UTF-16 code units do: nothing escaped, nothing from U+E000 on.
+    /// Nothing escaped, nothing beyond the basic plane: between two such keys, bytes sort as UTF-16 code units do.
     is_plain: bool,
 }
 
@@ -110,7 +110,7 @@ impl Writer {
         let key = member.key(&self.out);
         member.is_plain = !key
             .iter()
-            .any(|byte| *byte == b'\\' || FIRST_BYTE_FROM_U_E000 <= *byte);
+            .any(|byte| *byte == b'\\' || FIRST_BYTE_BEYOND_BASIC_PLANE <= *byte);
         if let Some(previous) = previous {
             object.is_sorted &=
                 previous.is_plain && member.is_plain && previous.key(&self.out) < key;
