@@ -1,0 +1,454 @@
+//! The right to write: a [`Change`] exists only inside a transaction, after the checks of its command.
+//!
+//! Not here: queueing and committing (`database::writer`).
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use rusqlite::{CachedStatement, Connection};
+
+use super::checks::{self, Permit};
+use super::{Actor, ActorKind, Command, Disposition, LeaseRule, Operation, Outcome, Receipt};
+use crate::clock::{Clock, MonotonicMillis, UnixMillis};
+use crate::database::guard::{KERNEL, StatementGuard};
+use crate::error::{ClaimLostReason, StateError};
+use crate::id::Resource;
+use crate::records::blobs::Payload;
+use crate::records::events::{self, NewEvent};
+use crate::records::leases::{self, LeaseTimer};
+use crate::records::resources::{self, ResourceKey, ResourceRow};
+use crate::schema::Schema;
+
+/// What the commands of one transaction share.
+pub(crate) struct Transaction<'a> {
+    pub(crate) connection: &'a Connection,
+    pub(crate) guard: &'a StatementGuard,
+    pub(crate) schema: &'a Schema,
+    pub(crate) clock: &'a dyn Clock,
+    /// A nested command failed after it wrote: what is open must not be committed, whatever the outer body says.
+    poisoned: Cell<bool>,
+    /// Claims that were renewed, to be told after the commit.
+    renewals: RefCell<Vec<(Arc<LeaseTimer>, UnixMillis, MonotonicMillis)>>,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(
+        connection: &'a Connection,
+        guard: &'a StatementGuard,
+        schema: &'a Schema,
+        clock: &'a dyn Clock,
+    ) -> Self {
+        Self {
+            connection,
+            guard,
+            schema,
+            clock,
+            poisoned: Cell::new(false),
+            renewals: RefCell::new(Vec::new()),
+        }
+    }
+
+    /// Tells the claims that were renewed, once their renewal is durable.
+    pub(crate) fn committed(&self) {
+        for (timer, expires_at, granted) in self.renewals.borrow_mut().drain(..) {
+            timer.renewed(expires_at, granted);
+        }
+    }
+
+    /// Forgets what belongs to commands that were undone.
+    pub(crate) fn undone(&self) {
+        self.renewals.borrow_mut().clear();
+        self.poisoned.set(false);
+    }
+}
+
+/// Statements for one domain. SQLite's authorizer refuses a statement that writes another domain's table when it is prepared, so
+/// that executing costs nothing.
+#[derive(Clone, Copy)]
+pub struct Sql<'a> {
+    connection: &'a Connection,
+    guard: Option<(&'a StatementGuard, usize)>,
+}
+
+impl<'a> Sql<'a> {
+    pub(crate) fn writing(
+        connection: &'a Connection,
+        guard: &'a StatementGuard,
+        domain: usize,
+    ) -> Self {
+        Self {
+            connection,
+            guard: Some((guard, domain)),
+        }
+    }
+
+    pub(crate) fn reading(connection: &'a Connection) -> Self {
+        Self {
+            connection,
+            guard: None,
+        }
+    }
+
+    /// A prepared statement from the cache. The text is a constant: SQL takes what varies as parameters only.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::StatementDenied`] when the statement writes a table of another domain, or is no `SELECT`, `INSERT`,
+    /// `UPDATE` or `DELETE`.
+    pub fn prepare_cached(&self, sql: &'static str) -> Result<CachedStatement<'a>, StateError> {
+        match self.guard {
+            Some((guard, domain)) => guard.prepare(self.connection, domain, sql),
+            None => Ok(self.connection.prepare_cached(sql)?),
+        }
+    }
+}
+
+/// The right to make one change. A store function takes `&mut Change`, and only the kernel makes one.
+///
+/// It stands for one command: its resource, its operation, its actor and the instant at which it happens. The revision grows and
+/// the event is written when the body accepts.
+pub struct Change<'a> {
+    transaction: &'a Transaction<'a>,
+    command: &'a Command,
+    domain: usize,
+    row: Option<ResourceRow>,
+    is_new: bool,
+    now: UnixMillis,
+    monotonic: MonotonicMillis,
+    payload: Option<Payload>,
+    generation: Option<u64>,
+    holds_lease: bool,
+    made_transition: bool,
+    must_be_accepted: bool,
+}
+
+/// A touch of a resource that was accepted, as projectors see it.
+#[derive(Debug)]
+pub struct Touched {
+    /// The resource.
+    pub resource: Resource,
+    /// The operation that touched it.
+    pub operation: &'static Operation,
+    /// The resource's revision from now on.
+    pub revision: u64,
+    /// The sequence number of the event.
+    pub event_seq: i64,
+    /// The instant of the change.
+    pub now: UnixMillis,
+}
+
+impl<'a> Change<'a> {
+    /// The one instant of this command, read inside the transaction.
+    pub fn now(&self) -> UnixMillis {
+        self.now
+    }
+
+    /// The monotonic clock at the start of this command.
+    pub fn monotonic(&self) -> MonotonicMillis {
+        self.monotonic
+    }
+
+    /// The resource that this command changes.
+    pub fn resource(&self) -> &Resource {
+        &self.command.resource
+    }
+
+    /// Who acts.
+    pub fn actor(&self) -> &Actor {
+        &self.command.actor
+    }
+
+    /// Whether the command makes its resource, so that nothing about it is stored yet.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The resource's present revision, 0 when it is new.
+    pub fn revision(&self) -> u64 {
+        if self.is_new {
+            0
+        } else {
+            self.row.map_or(0, |row| row.revision)
+        }
+    }
+
+    /// The revision that the resource has once this command is accepted.
+    pub fn next_revision(&self) -> u64 {
+        self.revision() + 1
+    }
+
+    /// The generation of the lease that this command used or took.
+    pub fn lease_generation(&self) -> Option<u64> {
+        self.generation
+    }
+
+    /// Compares the revision that the caller read, for commands that look for their earlier self first.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::StaleRevision`].
+    pub fn expect_revision(&self, expected: u64) -> Result<(), StateError> {
+        checks::expect_revision(self.command, expected, self.revision())
+    }
+
+    /// The key by which domain rows refer to the resource. A new resource gets its row here.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn resource_key(&mut self) -> Result<ResourceKey, StateError> {
+        if let Some(row) = self.row {
+            return Ok(row.key);
+        }
+        let key = resources::insert(&self.kernel_sql(), &self.command.resource, self.now)?;
+        self.row = Some(ResourceRow { key, revision: 1 });
+        self.must_be_accepted = true;
+        Ok(key)
+    }
+
+    /// Sets the event's payload, in place of the command's.
+    pub fn record(&mut self, payload: Payload) {
+        self.payload = Some(payload);
+    }
+
+    /// Names the transition that this change makes. The operation must declare both states.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::InvalidTransition`].
+    pub fn transition(&mut self, from: &str, to: &str) -> Result<(), StateError> {
+        let operation = self.command.operation;
+        if operation.from.contains(&from) && operation.to.contains(&to) {
+            self.made_transition = true;
+            return Ok(());
+        }
+        Err(StateError::InvalidTransition {
+            operation: operation.name,
+            from: from.to_owned(),
+            to: to.to_owned(),
+        })
+    }
+
+    /// Statements on the tables of the operation's domain. For store rooms only.
+    pub fn sql(&self) -> Sql<'a> {
+        Sql::writing(
+            self.transaction.connection,
+            self.transaction.guard,
+            self.domain,
+        )
+    }
+
+    /// Touches another resource in the same transaction, by an operation of its own domain: its own checks, its own revision and its
+    /// own event. A lower domain's transition is called in this way, never written again.
+    ///
+    /// When the body fails after it wrote, the whole command fails, even if the caller goes on.
+    ///
+    /// # Errors
+    ///
+    /// Those of the checks, and the body's own.
+    pub fn also<T, E: From<StateError>>(
+        &mut self,
+        command: &Command,
+        body: impl FnOnce(&mut Change<'_>) -> Result<Outcome<T>, E>,
+    ) -> Result<Receipt<T>, E> {
+        let transaction = self.transaction;
+        let before = transaction.connection.total_changes();
+        let result = run_at(transaction, command, self.now, self.monotonic, body);
+        if result.is_err() && transaction.connection.total_changes() != before {
+            transaction.poisoned.set(true);
+        }
+        result
+    }
+
+    /// Statements on the shared records, for the records rooms.
+    pub(crate) fn kernel_sql(&self) -> Sql<'a> {
+        Sql::writing(self.transaction.connection, self.transaction.guard, KERNEL)
+    }
+
+    pub(crate) fn schema(&self) -> &'a Schema {
+        self.transaction.schema
+    }
+
+    pub(crate) fn existing_key(&self) -> Option<ResourceKey> {
+        self.row.map(|row| row.key)
+    }
+
+    pub(crate) fn use_generation(&mut self, generation: u64) {
+        self.generation = Some(generation);
+    }
+
+    /// The lease was given back by this command: it must not be renewed at the end.
+    pub(crate) fn forget_evidence(&mut self) {
+        self.holds_lease = false;
+    }
+
+    /// Rows now refer to the next revision: the body must accept.
+    pub(crate) fn require_acceptance(&mut self) {
+        self.must_be_accepted = true;
+    }
+
+    /// Moves the expiry of the claim that the command shows.
+    pub(crate) fn renew_evidence(&mut self) -> Result<(), StateError> {
+        if let (Some(evidence), Some(row)) = (&self.command.evidence, self.row) {
+            let expires_at = leases::renew(&self.kernel_sql(), row.key, evidence, self.now)?;
+            self.transaction.renewals.borrow_mut().push((
+                Arc::clone(&evidence.timer),
+                expires_at,
+                self.monotonic,
+            ));
+        }
+        Ok(())
+    }
+
+    fn misuse(&self, problem: &str) -> StateError {
+        StateError::Misuse {
+            operation: self.command.operation.name,
+            problem: problem.to_owned(),
+        }
+    }
+
+    /// What an accepted body leads to: revision, event, lease renewal, projections.
+    fn accept(&mut self) -> Result<i64, StateError> {
+        let command = self.command;
+        if self.command.expectation == super::Expectation::Creates && !self.is_new {
+            return Err(StateError::Conflict {
+                resource: command.resource.clone(),
+                winner: "it exists already; a repeat must adopt it".into(),
+            });
+        }
+        if !command.operation.from.is_empty() && !self.made_transition {
+            return Err(self.misuse("the body accepted without naming its transition"));
+        }
+        let key = self.resource_key()?;
+        let sql = self.kernel_sql();
+        if let Some(row) = self.row.filter(|_| !self.is_new) {
+            resources::bump(&sql, &command.resource, row, self.now)?;
+        }
+        let revision = self.next_revision();
+        let event = NewEvent {
+            resource: &command.resource,
+            key,
+            revision,
+            event_type: command.operation.event,
+            actor: &command.actor,
+            lease_generation: self.generation,
+            payload: self.payload.as_ref().or(command.payload.as_ref()),
+        };
+        let event_seq = events::insert(&sql, &event, self.now)?;
+        if self.holds_lease && command.operation.lease == LeaseRule::Required {
+            self.renew_evidence()?;
+        }
+        self.run_projectors(revision, event_seq)?;
+        Ok(event_seq)
+    }
+
+    fn run_projectors(&mut self, revision: u64, event_seq: i64) -> Result<(), StateError> {
+        let schema = self.transaction.schema;
+        let own_domain = self.domain;
+        for (index, domain) in schema.domains().iter().enumerate() {
+            for projector in domain.projectors {
+                let touched = Touched {
+                    resource: self.command.resource.clone(),
+                    operation: self.command.operation,
+                    revision,
+                    event_seq,
+                    now: self.now,
+                };
+                self.domain = index;
+                let projected = (projector.project)(self, &touched);
+                self.domain = own_domain;
+                projected?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs one command inside an open transaction: checks, body, and what follows from its outcome.
+pub(crate) fn run_command<T, E: From<StateError>>(
+    transaction: &Transaction<'_>,
+    command: &Command,
+    body: impl FnOnce(&mut Change<'_>) -> Result<Outcome<T>, E>,
+) -> Result<Receipt<T>, E> {
+    if command.actor.kind() == ActorKind::Policy && command.evidence.is_none() {
+        // A declared automatic rule acts only for the owner of what it changes (state reference, section 7).
+        let reason = ClaimLostReason::MissingAuthority;
+        return Err(StateError::ClaimLost {
+            resource: command.resource.clone(),
+            reason,
+        }
+        .into());
+    }
+    let result = run_at(
+        transaction,
+        command,
+        transaction.clock.now(),
+        transaction.clock.monotonic(),
+        body,
+    );
+    if result.is_ok() && transaction.poisoned.get() {
+        return Err(StateError::Misuse {
+            operation: command.operation.name,
+            problem: "the body went on after a nested command had failed half-way".into(),
+        }
+        .into());
+    }
+    result
+}
+
+fn run_at<T, E: From<StateError>>(
+    transaction: &Transaction<'_>,
+    command: &Command,
+    now: UnixMillis,
+    monotonic: MonotonicMillis,
+    body: impl FnOnce(&mut Change<'_>) -> Result<Outcome<T>, E>,
+) -> Result<Receipt<T>, E> {
+    let sql = Sql::writing(transaction.connection, transaction.guard, KERNEL);
+    let Permit { domain, row } = checks::check(transaction, &sql, command, now)?;
+    let mut change = Change {
+        transaction,
+        command,
+        domain,
+        row,
+        is_new: row.is_none(),
+        now,
+        monotonic,
+        payload: None,
+        generation: command
+            .evidence
+            .as_ref()
+            .map(|evidence| evidence.generation),
+        holds_lease: command.evidence.is_some(),
+        made_transition: false,
+        must_be_accepted: false,
+    };
+    let before = transaction.connection.total_changes();
+    let outcome = body(&mut change)?;
+    let (disposition, value) = match outcome {
+        Outcome::Accepted(value) => {
+            let event_seq = change.accept()?;
+            return Ok(Receipt {
+                disposition: Disposition::Accepted,
+                revision: change.next_revision(),
+                event_seq: Some(event_seq),
+                value,
+            });
+        }
+        Outcome::Adopted(value) => (Disposition::Adopted, value),
+        Outcome::Refused(value) => (Disposition::Refused, value),
+    };
+    if change.must_be_accepted {
+        return Err(change
+            .misuse("rows refer to a revision that the body did not accept")
+            .into());
+    }
+    if disposition == Disposition::Adopted && transaction.connection.total_changes() != before {
+        return Err(change.misuse("the body wrote rows and then adopted").into());
+    }
+    Ok(Receipt {
+        disposition,
+        revision: change.revision(),
+        event_seq: None,
+        value,
+    })
+}

@@ -1,0 +1,105 @@
+//! The checks of a command, in the order that is contract: operation, actor, resource, revision, lease.
+//!
+//! They only read, so that a command which fails here leaves no trace and needs no savepoint.
+
+use super::change::{Sql, Transaction};
+use super::{Command, Expectation, LeaseRule, Operation};
+use crate::clock::UnixMillis;
+use crate::error::{ClaimLostReason, StateError};
+use crate::records::{leases, resources};
+
+/// What the checks found.
+pub(super) struct Permit {
+    /// The domain that owns the operation.
+    pub(super) domain: usize,
+    /// The resource's row; none when the command makes it.
+    pub(super) row: Option<resources::ResourceRow>,
+}
+
+pub(super) fn check(
+    transaction: &Transaction<'_>,
+    sql: &Sql<'_>,
+    command: &Command,
+    now: UnixMillis,
+) -> Result<Permit, StateError> {
+    let operation = command.operation;
+    let domain = transaction
+        .schema
+        .operation_owner(operation)
+        .ok_or_else(|| StateError::Misuse {
+            operation: operation.name,
+            problem: "no composed domain declares this operation".into(),
+        })?;
+    if operation.resource != Operation::ANY_RESOURCE
+        && operation.resource != command.resource.kind()
+    {
+        return Err(StateError::Misuse {
+            operation: operation.name,
+            problem: format!(
+                "it changes a {}, not {}",
+                operation.resource, command.resource
+            ),
+        });
+    }
+    if !operation.actors.contains(&command.actor.kind()) {
+        return Err(StateError::ActorDenied {
+            operation: operation.name,
+            actor: command.actor.kind(),
+        });
+    }
+
+    let row = resources::fetch(sql, &command.resource)?;
+    match (command.expectation, row) {
+        (Expectation::Exists | Expectation::Revision(_), None) => {
+            return Err(StateError::NotFound {
+                resource: command.resource.clone(),
+            });
+        }
+        (Expectation::Revision(expected), Some(found)) => {
+            expect_revision(command, expected, found.revision)?
+        }
+        (Expectation::Exists, Some(_)) | (Expectation::Creates, _) => {}
+    }
+    check_lease(sql, command, row, now)?;
+    Ok(Permit { domain, row })
+}
+
+pub(super) fn expect_revision(
+    command: &Command,
+    expected: u64,
+    actual: u64,
+) -> Result<(), StateError> {
+    if expected == actual {
+        Ok(())
+    } else {
+        Err(StateError::StaleRevision {
+            resource: command.resource.clone(),
+            expected,
+            actual,
+        })
+    }
+}
+
+fn check_lease(
+    sql: &Sql<'_>,
+    command: &Command,
+    row: Option<resources::ResourceRow>,
+    now: UnixMillis,
+) -> Result<(), StateError> {
+    let lost = |reason| StateError::ClaimLost {
+        resource: command.resource.clone(),
+        reason,
+    };
+    match (&command.evidence, command.operation.lease) {
+        (None, LeaseRule::NotRequired) => Ok(()),
+        (None, LeaseRule::Required | LeaseRule::RequiredUnrenewed) => {
+            Err(lost(ClaimLostReason::MissingAuthority))
+        }
+        (Some(evidence), _) => {
+            let Some(row) = row.filter(|_| evidence.resource == command.resource) else {
+                return Err(lost(ClaimLostReason::MissingAuthority));
+            };
+            leases::check(sql, row.key, evidence, now)?.map_err(lost)
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The database: one SQLite file, one writer in this process, and as many readers as are wanted.
+//!
+//! Not here: what a command means (`command`), and what the rows are (`records`).
+
+pub(crate) mod guard;
+mod open;
+mod queue;
+mod reader;
+mod ticket;
+mod turnstile;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::clock::{Clock, SystemClock};
+use crate::command::{Actor, Change, Command, Disposition, Outcome, Receipt};
+use crate::error::StateError;
+use crate::id::Resource;
+use crate::records::leases::{self, Claim, Owner};
+use crate::schema::Schema;
+
+pub use open::product_path;
+use queue::Queue;
+use reader::ReaderPool;
+pub use reader::Snapshot;
+pub use ticket::Ticket;
+
+/// How a database is opened. Every setting has a value that is right for a product.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Whether a missing database is created.
+    pub create: bool,
+    /// How long a command may wait for other processes or for a place in the queue, in milliseconds.
+    pub busy_timeout_ms: u64,
+    /// How many commands may wait in this process before `commit` and `submit` make their callers wait.
+    pub queue_capacity: usize,
+    /// How many commands share one transaction at most.
+    pub batch_limit: usize,
+    /// How many idle reader connections are kept.
+    pub idle_readers: usize,
+    /// Whether opening runs the integrity and foreign-key checks, whose cost grows with the file. Without them, opening
+    /// still checks identity, version, digest and exact shape.
+    pub check_integrity: bool,
+    /// The least time that a commit takes, in milliseconds: for benchmarks that compare on a disk with a slow fsync.
+    #[doc(hidden)]
+    pub commit_floor_ms: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            create: true,
+            busy_timeout_ms: 5_000,
+            queue_capacity: 1_024,
+            batch_limit: 256,
+            idle_readers: 8,
+            check_integrity: true,
+            commit_floor_ms: 0,
+        }
+    }
+}
+
+/// A handle on an open database. Clones share it; the last one to go closes it after all queued commands have run.
+///
+/// A handle belongs to the process that opened it. After a `fork`, the child's copy refuses to work and its drop touches nothing.
+#[derive(Clone)]
+pub struct Database {
+    handle: Arc<Handle>,
+}
+
+struct Handle {
+    shared: Arc<Shared>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the handle, the writer and the readers share.
+pub(crate) struct Shared {
+    pub(crate) path: PathBuf,
+    pub(crate) schema: Schema,
+    pub(crate) options: Options,
+    pub(crate) queue: Queue,
+    pub(crate) readers: ReaderPool,
+    pub(crate) opened_by: u32,
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Database")
+            .field("path", &self.path())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Database {
+    /// Opens the database at `path`, or creates it, with the product's settings.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Refused`] when the file is not exactly what `schema` says; its bytes are untouched then.
+    pub fn open(path: impl AsRef<Path>, schema: &Schema) -> Result<Self, StateError> {
+        Self::open_with(path, schema, Options::default())
+    }
+
+    /// Opens the database at `path` with other settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::open`].
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        schema: &Schema,
+        options: Options,
+    ) -> Result<Self, StateError> {
+        let opened = open::open(path.as_ref(), schema, &options)?;
+        let shared = Arc::new(Shared {
+            readers: ReaderPool::new(
+                opened.path.clone(),
+                options.busy_timeout_ms,
+                options.idle_readers,
+            ),
+            path: opened.path.clone(),
+            schema: schema.clone(),
+            queue: Queue::new(options.queue_capacity),
+            options,
+            opened_by: std::process::id(),
+        });
+        let writer = writer::spawn(Arc::clone(&shared), opened)?;
+        Ok(Self {
+            handle: Arc::new(Handle {
+                shared,
+                writer: Mutex::new(Some(writer)),
+            }),
+        })
+    }
+
+    /// The database file.
+    pub fn path(&self) -> &Path {
+        &self.handle.shared.path
+    }
+
+    /// The schema that the file was opened with.
+    pub fn schema(&self) -> &Schema {
+        &self.handle.shared.schema
+    }
+
+    /// The clock that this database reads.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.handle.shared.options.clock
+    }
+
+    /// Runs one command and waits until it is durable.
+    ///
+    /// The body runs on the writer's thread, inside the transaction, and may run a second time when a neighbour in the same
+    /// transaction fails; it does nothing but read and write rows through the [`Change`]. An `Err` leaves no trace.
+    ///
+    /// # Errors
+    ///
+    /// Those of the checks ([`StateError`]), and the body's own. [`StateError::Busy`] when another process held the write lock
+    /// for too long.
+    pub fn commit<T, E>(
+        &self,
+        command: Command,
+        body: impl FnMut(&mut Change<'_>) -> Result<Outcome<T>, E> + Send + 'static,
+    ) -> Result<Receipt<T>, E>
+    where
+        T: Send + 'static,
+        E: From<StateError> + Send + 'static,
+    {
+        self.submit(command, body)?.wait()
+    }
+
+    /// Queues one command and returns a ticket that can be waited on or awaited. Waits for a place while the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Busy`] when the queue stayed full for the busy timeout, [`StateError::Closed`], [`StateError::Forked`].
+    pub fn submit<T, E>(
+        &self,
+        command: Command,
+        body: impl FnMut(&mut Change<'_>) -> Result<Outcome<T>, E> + Send + 'static,
+    ) -> Result<Ticket<T, E>, StateError>
+    where
+        T: Send + 'static,
+        E: From<StateError> + Send + 'static,
+    {
+        self.check_process()?;
+        let (ticket, job) = ticket::pair(command, body);
+        self.handle
+            .shared
+            .queue
+            .push(job, self.handle.shared.options.busy_timeout_ms)?;
+        Ok(ticket)
+    }
+
+    /// Opens a snapshot: everything that is read through it is of one instant, and nothing can be written.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Io`] or [`StateError::Refused`] when no reader can be opened.
+    pub fn snapshot(&self) -> Result<Snapshot<'_>, StateError> {
+        self.check_process()?;
+        self.handle.shared.readers.snapshot(&self.handle.shared)
+    }
+
+    /// Takes the lease of a resource.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::LeaseHeld`] while another claim is live, also one of the same owner.
+    pub fn claim(
+        &self,
+        resource: Resource,
+        actor: Actor,
+        owner: &Owner,
+        length_ms: i64,
+    ) -> Result<Claim, StateError> {
+        let owner = owner.clone();
+        let command = Command::new(&leases::CLAIM, resource).by(actor);
+        let receipt = self.commit(command, move |change| {
+            Ok::<_, StateError>(Outcome::Accepted(change.claim(&owner, length_ms)?))
+        })?;
+        Ok(receipt.value)
+    }
+
+    /// Moves the expiry of a claim to its whole length from now. It writes no event.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::ClaimLost`]; an expired claim can't renew itself.
+    pub fn renew(&self, claim: &Claim) -> Result<(), StateError> {
+        let command = Command::new(&leases::RENEW, claim.resource().clone()).holding(claim);
+        self.commit(command, move |change| {
+            change.renew()?;
+            Ok::<_, StateError>(Outcome::Refused(()))
+        })?;
+        Ok(())
+    }
+
+    /// Gives a lease back. Dropping a claim does not: the lease then ends by its expiry.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::ClaimLost`] when it is lost already.
+    pub fn release(&self, claim: Claim, actor: Actor) -> Result<(), StateError> {
+        let command = Command::new(&leases::RELEASE, claim.resource().clone())
+            .by(actor)
+            .holding(&claim);
+        drop(claim);
+        self.commit(command, move |change| {
+            change.release()?;
+            Ok::<_, StateError>(Outcome::Accepted(()))
+        })?;
+        Ok(())
+    }
+
+    /// Closes the database after every queued command has run. Commands that come later get [`StateError::Closed`].
+    pub fn close(self) {
+        self.handle.shared.queue.close(queue::Closing::Drain);
+        self.handle.join();
+    }
+
+    /// Closes the database at once: the running transaction commits, queued commands get [`StateError::Closed`].
+    pub fn close_now(self) {
+        self.handle.shared.queue.close(queue::Closing::Refuse);
+        self.handle.join();
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    fn check_process(&self) -> Result<(), StateError> {
+        self.handle.shared.check_process()
+    }
+}
+
+impl Shared {
+    pub(crate) fn check_process(&self) -> Result<(), StateError> {
+        // `getpid` is a system call of some tens of nanoseconds; a cached value would be the forked parent's.
+        if std::process::id() == self.opened_by {
+            Ok(())
+        } else {
+            Err(StateError::Forked {
+                opened_by: self.opened_by,
+            })
+        }
+    }
+}
+
+impl Handle {
+    fn join(&self) {
+        let writer = self
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(writer) = writer
+            && writer.thread().id() != std::thread::current().id()
+        {
+            // The writer catches the panics of commands; if it died all the same, its queue is closed and says so.
+            drop(writer.join());
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if self.shared.check_process().is_err() {
+            // A forked child: the writer thread does not exist here, and closing a connection would drop the parent's locks.
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
+        self.shared.queue.close(queue::Closing::Drain);
+        self.join();
+    }
+}
+
+/// What a committed command did, without its value: for tests and logs.
+impl<T> Receipt<T> {
+    /// Whether this very command made the change.
+    pub fn is_accepted(&self) -> bool {
+        self.disposition == Disposition::Accepted
+    }
+}

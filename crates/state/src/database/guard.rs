@@ -1,0 +1,137 @@
+//! The statement guard: SQLite's authorizer binds each prepared statement of the write connection to one domain.
+//!
+//! The authorizer runs when a statement is prepared (<https://www.sqlite.org/c3ref/set_authorizer.html>). A statement that the
+//! connection's cache holds already was authorized for somebody; the guard therefore keeps the set of (domain, statement) pairs
+//! that SQLite has accepted, and prepares anew for each pair that it has not seen.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+use rusqlite::{CachedStatement, Connection};
+
+use crate::error::StateError;
+use crate::schema::Schema;
+
+/// The index of the `state` domain in every schema.
+pub(crate) const KERNEL: usize = 0;
+/// Transaction control and settings: the writer's own statements.
+const CONTROL: usize = usize::MAX;
+/// Nobody: everything that writes is refused.
+const NOBODY: usize = usize::MAX - 1;
+
+pub(crate) struct StatementGuard {
+    schema: Schema,
+    current: Arc<AtomicUsize>,
+    accepted: RefCell<HashSet<(usize, usize, usize)>>,
+}
+
+impl StatementGuard {
+    /// Installs the authorizer on the write connection. From now on it can do nothing that the guard does not know.
+    pub(crate) fn install(
+        connection: &mut Connection,
+        schema: &Schema,
+    ) -> Result<Self, StateError> {
+        let current = Arc::new(AtomicUsize::new(NOBODY));
+        let asked = Arc::clone(&current);
+        let owners = schema.clone();
+        connection.authorizer(Some(move |context: AuthContext<'_>| {
+            authorize(&owners, asked.load(Ordering::Relaxed), &context)
+        }))?;
+        Ok(Self {
+            schema: schema.clone(),
+            current,
+            accepted: RefCell::new(HashSet::new()),
+        })
+    }
+
+    /// A cached statement for a domain.
+    pub(crate) fn prepare<'a>(
+        &self,
+        connection: &'a Connection,
+        domain: usize,
+        sql: &'static str,
+    ) -> Result<CachedStatement<'a>, StateError> {
+        self.current.store(domain, Ordering::Relaxed);
+        let pair = (domain, sql.as_ptr().addr(), sql.len());
+        if !self.accepted.borrow().contains(&pair) {
+            connection
+                .prepare(sql)
+                .map_err(|source| self.refusal(domain, sql, source))?;
+            self.accepted.borrow_mut().insert(pair);
+        }
+        let statement = connection
+            .prepare_cached(sql)
+            .map_err(|source| self.refusal(domain, sql, source));
+        self.current.store(NOBODY, Ordering::Relaxed);
+        statement
+    }
+
+    /// Runs a statement of the writer itself: transaction control or a setting.
+    pub(crate) fn control(
+        &self,
+        connection: &Connection,
+        sql: &'static str,
+    ) -> Result<(), rusqlite::Error> {
+        self.current.store(CONTROL, Ordering::Relaxed);
+        let done = connection.prepare_cached(sql).and_then(|mut statement| {
+            let mut rows = statement.raw_query();
+            while rows.next()?.is_some() {}
+            Ok(())
+        });
+        self.current.store(NOBODY, Ordering::Relaxed);
+        done
+    }
+
+    /// Reads one number by a statement of the writer itself.
+    pub(crate) fn control_number(
+        &self,
+        connection: &Connection,
+        sql: &'static str,
+    ) -> Result<i64, rusqlite::Error> {
+        self.current.store(CONTROL, Ordering::Relaxed);
+        let number = connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)));
+        self.current.store(NOBODY, Ordering::Relaxed);
+        number
+    }
+
+    fn refusal(&self, domain: usize, sql: &str, source: rusqlite::Error) -> StateError {
+        match source.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::AuthorizationForStatementDenied) => {
+                StateError::StatementDenied {
+                    domain: self.schema.domain_name(domain).to_owned(),
+                    statement: sql.to_owned(),
+                    source,
+                }
+            }
+            _ => source.into(),
+        }
+    }
+}
+
+fn authorize(schema: &Schema, domain: usize, context: &AuthContext<'_>) -> Authorization {
+    let allowed = match context.action {
+        AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => true,
+        AuthAction::Function { function_name } => {
+            !function_name.eq_ignore_ascii_case("load_extension")
+        }
+        AuthAction::Insert { table_name }
+        | AuthAction::Delete { table_name }
+        | AuthAction::Update { table_name, .. } => {
+            context.database_name == Some("main") && schema.table_owner(table_name) == Some(domain)
+        }
+        AuthAction::Transaction { .. }
+        | AuthAction::Savepoint { .. }
+        | AuthAction::Pragma { .. } => domain == CONTROL,
+        _ => false,
+    };
+    if allowed {
+        Authorization::Allow
+    } else {
+        Authorization::Deny
+    }
+}

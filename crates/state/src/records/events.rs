@@ -1,0 +1,124 @@
+//! Events: append-only, one for each accepted change of a resource. Nothing here updates or deletes.
+
+use rusqlite::{Row, named_params};
+
+use super::blobs::{self, Payload};
+use super::resources::{ResourceKey, sql_integer};
+use crate::clock::UnixMillis;
+use crate::command::{Actor, ActorKind, Sql};
+use crate::error::StateError;
+use crate::id::{Digest, EventId, Resource, derived_id};
+
+/// A committed event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The position in the store: grows, and is never given twice.
+    pub seq: i64,
+    /// The type of the changed resource.
+    pub resource_type: String,
+    /// The natural key of the changed resource.
+    pub resource_key: String,
+    /// The revision that the change led to.
+    pub revision: u64,
+    /// The domain's name of what happened.
+    pub event_type: String,
+    /// What kind of actor did it.
+    pub actor: ActorKind,
+    /// The private id of the actor.
+    pub actor_id: Option<String>,
+    /// The generation of the lease that the write used.
+    pub lease_generation: Option<u64>,
+    /// The commit's time.
+    pub recorded_at: UnixMillis,
+    /// The digest of the payload.
+    pub payload_digest: Option<Digest>,
+    /// The exact bytes of the payload: canonical JSON unless the domain stored another media type.
+    pub payload: Option<Vec<u8>>,
+}
+
+impl Event {
+    /// The public id: derived from the resource and the revision, which are unique together.
+    pub fn id(&self) -> EventId {
+        let resource = derived_id(
+            &self.resource_type,
+            &[&self.resource_type, &self.resource_key],
+        );
+        derived_id("event", &[&resource, &self.revision.to_string()]).into()
+    }
+}
+
+pub(crate) struct NewEvent<'a> {
+    pub(crate) resource: &'a Resource,
+    pub(crate) key: ResourceKey,
+    pub(crate) revision: u64,
+    pub(crate) event_type: &'a str,
+    pub(crate) actor: &'a Actor,
+    pub(crate) lease_generation: Option<u64>,
+    pub(crate) payload: Option<&'a Payload>,
+}
+
+/// Appends one event and gives its sequence number.
+pub(crate) fn insert(
+    sql: &Sql<'_>,
+    event: &NewEvent<'_>,
+    now: UnixMillis,
+) -> Result<i64, StateError> {
+    let inline = event.payload.filter(|payload| payload.is_inline());
+    let blob = event.payload.filter(|payload| !payload.is_inline());
+    if let Some(payload) = blob {
+        blobs::insert(sql, payload, now)?;
+    }
+    sql.prepare_cached(
+        "INSERT INTO events (resource_key, resource_revision, event_type, actor_type, actor_id,
+             lease_generation, recorded_at, payload_digest, payload, payload_blob)
+         VALUES (:resource_key, :revision, :event_type, :actor_type, :actor_id,
+             :lease_generation, :now, :digest, :payload, :blob)",
+    )?
+    .insert(named_params! {
+        ":resource_key": event.key,
+        ":revision": sql_integer(event.revision),
+        ":event_type": event.event_type,
+        ":actor_type": event.actor.kind().as_str(),
+        ":actor_id": event.actor.id(),
+        ":lease_generation": event.lease_generation.map(sql_integer),
+        ":now": now,
+        ":digest": inline.map(Payload::digest),
+        ":payload": inline.map(Payload::as_bytes),
+        ":blob": blob.map(Payload::digest),
+    })
+    .map_err(|error| match error.sqlite_error_code() {
+        // The revision was checked in this very transaction, so that a second row is a broken file.
+        Some(rusqlite::ErrorCode::ConstraintViolation) => StateError::Corrupt {
+            what: format!("event {} of {}", event.revision, event.resource),
+            problem: error.to_string(),
+        },
+        _ => error.into(),
+    })
+}
+
+/// The columns of [`from_row`], in order.
+pub(crate) const SELECT_EVENTS: &str =
+    "SELECT e.event_seq, r.resource_type, r.aggregate_key, e.resource_revision, e.event_type,
+        e.actor_type, e.actor_id, e.lease_generation, e.recorded_at,
+        coalesce(e.payload_digest, e.payload_blob), coalesce(e.payload, b.content)
+     FROM events e JOIN resources r ON r.resource_key = e.resource_key
+     LEFT JOIN blobs b ON b.blob_hash = e.payload_blob";
+
+pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Event> {
+    let actor: String = row.get(5)?;
+    Ok(Event {
+        seq: row.get(0)?,
+        resource_type: row.get(1)?,
+        resource_key: row.get(2)?,
+        revision: row.get::<_, i64>(3)?.unsigned_abs(),
+        event_type: row.get(4)?,
+        actor: ActorKind::from_text(&actor).ok_or_else(|| {
+            rusqlite::Error::InvalidColumnType(5, "actor_type".into(), rusqlite::types::Type::Text)
+        })?,
+        actor_id: row.get(6)?,
+        lease_generation: row.get::<_, Option<i64>>(7)?.map(i64::unsigned_abs),
+        recorded_at: row.get(8)?,
+        payload_digest: row.get(9)?,
+        payload: row.get(10)?,
+    })
+}

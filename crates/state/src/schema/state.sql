@@ -1,0 +1,125 @@
+-- The records that every domain shares. {{resource_types}} and {{effect_types}} are the unions over the composed domains.
+CREATE TABLE schema_meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    schema_name TEXT NOT NULL,
+    schema_version INTEGER NOT NULL,
+    schema_digest BLOB NOT NULL CHECK (length(schema_digest) = 32),
+    app_version TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE projects (
+    project_id TEXT PRIMARY KEY,
+    canonical_path TEXT NOT NULL UNIQUE CHECK (canonical_path LIKE '/%'),
+    created_at INTEGER NOT NULL
+) STRICT;
+
+-- The hash is a unique column beside an integer key: rows then lie in the order they came, which a random key would not give.
+CREATE TABLE blobs (
+    blob_key INTEGER PRIMARY KEY,
+    blob_hash BLOB NOT NULL UNIQUE CHECK (length(blob_hash) = 32),
+    media_type TEXT NOT NULL CHECK (media_type <> ''),
+    byte_length INTEGER NOT NULL CHECK (byte_length = length(content)),
+    content BLOB NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE resources (
+    resource_key INTEGER PRIMARY KEY,
+    resource_type TEXT NOT NULL CHECK (resource_type IN ({{resource_types}})),
+    aggregate_key TEXT NOT NULL CHECK (aggregate_key <> ''),
+    revision INTEGER NOT NULL DEFAULT 0 CHECK (revision >= 0),
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    UNIQUE (aggregate_key, resource_type)
+) STRICT;
+
+CREATE TABLE leases (
+    resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
+    generation INTEGER NOT NULL CHECK (generation >= 0),
+    owner_type TEXT CHECK (owner_type IN ('session', 'host', 'controller', 'channel', 'system')),
+    owner_id TEXT,
+    token_hash BLOB CHECK (length(token_hash) = 32),
+    acquired_at INTEGER,
+    heartbeat_at INTEGER,
+    expires_at INTEGER,
+    CHECK (
+        (owner_type IS NULL AND owner_id IS NULL AND token_hash IS NULL
+            AND acquired_at IS NULL AND heartbeat_at IS NULL AND expires_at IS NULL)
+        OR (owner_type IS NOT NULL AND owner_id IS NOT NULL AND token_hash IS NOT NULL
+            AND acquired_at IS NOT NULL AND heartbeat_at IS NOT NULL AND expires_at IS NOT NULL)
+    )
+) STRICT;
+-- For the recovery sweep over expired leases.
+CREATE INDEX leases_by_expiry ON leases (expires_at) WHERE expires_at IS NOT NULL;
+-- For what one owner holds.
+CREATE INDEX leases_by_owner ON leases (owner_id, owner_type) WHERE owner_id IS NOT NULL;
+
+-- A payload lies beside its digest while it is small, and in blobs above the documented bound. The public event id is derived
+-- from the resource and the revision, which are unique together.
+CREATE TABLE events (
+    event_seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    resource_key INTEGER NOT NULL REFERENCES resources (resource_key),
+    resource_revision INTEGER NOT NULL CHECK (resource_revision > 0),
+    event_type TEXT NOT NULL CHECK (event_type <> ''),
+    actor_type TEXT NOT NULL CHECK (actor_type IN
+        ('session', 'host', 'controller', 'channel', 'human', 'policy', 'control', 'system')),
+    actor_id TEXT,
+    lease_generation INTEGER CHECK (lease_generation > 0),
+    recorded_at INTEGER NOT NULL,
+    payload_digest BLOB CHECK (length(payload_digest) = 32),
+    payload BLOB,
+    payload_blob BLOB REFERENCES blobs (blob_hash),
+    UNIQUE (resource_key, resource_revision),
+    CHECK (payload_blob IS NULL OR payload IS NULL),
+    CHECK ((payload IS NULL) = (payload_digest IS NULL))
+) STRICT;
+
+-- An effect is a resource too: its key is the key of its resource, whose natural key is the effect id.
+CREATE TABLE effects (
+    resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
+    source_key INTEGER NOT NULL REFERENCES resources (resource_key),
+    source_revision INTEGER NOT NULL CHECK (source_revision >= 1),
+    effect_type TEXT NOT NULL CHECK (length(effect_type) BETWEEN 1 AND 256),
+    idempotency_key TEXT NOT NULL CHECK (length(idempotency_key) BETWEEN 1 AND 512),
+    owner_scope TEXT NOT NULL CHECK (owner_scope IN ('run', 'controller', 'channel', 'system')),
+    status TEXT NOT NULL CHECK (status IN ('pending', 'applying', 'applied', 'rejected', 'ambiguous', 'cancelled')),
+    attempt_count INTEGER NOT NULL DEFAULT 0 CHECK (attempt_count >= 0),
+    next_attempt_at INTEGER,
+    ordering_key TEXT,
+    payload_digest BLOB NOT NULL CHECK (length(payload_digest) = 32),
+    payload BLOB,
+    payload_blob BLOB REFERENCES blobs (blob_hash),
+    result_hash BLOB REFERENCES blobs (blob_hash),
+    error_hash BLOB REFERENCES blobs (blob_hash),
+    external_ref TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    settled_at INTEGER,
+    UNIQUE (source_key, idempotency_key, effect_type),
+    CHECK ((payload IS NULL) <> (payload_blob IS NULL)),
+    CHECK ((settled_at IS NOT NULL) = (status IN ('applied', 'rejected', 'ambiguous', 'cancelled'))),
+    CHECK (next_attempt_at IS NULL OR status IN ('pending', 'rejected')),
+    CHECK (owner_scope IN ('run', 'controller') OR effect_type IN ({{effect_types}}))
+) STRICT;
+-- For the outbox worker, which takes what is due in the order of creation.
+CREATE INDEX effects_due ON effects (next_attempt_at) WHERE status IN ('pending', 'applying', 'rejected');
+-- For one ordering key: what is before and what is in flight.
+CREATE INDEX effects_by_ordering_key ON effects (ordering_key, resource_key) WHERE ordering_key IS NOT NULL;
+-- For what waits for a person.
+CREATE INDEX effects_ambiguous ON effects (resource_key) WHERE status = 'ambiguous';
+
+CREATE TABLE effect_attempts (
+    resource_key INTEGER NOT NULL REFERENCES effects (resource_key) ON DELETE CASCADE,
+    attempt_number INTEGER NOT NULL CHECK (attempt_number >= 1),
+    owner_id TEXT NOT NULL,
+    lease_generation INTEGER NOT NULL CHECK (lease_generation >= 1),
+    started_at INTEGER NOT NULL,
+    finished_at INTEGER,
+    outcome TEXT CHECK (outcome IN ('applied', 'rejected', 'ambiguous', 'interrupted')),
+    result_hash BLOB REFERENCES blobs (blob_hash),
+    error_hash BLOB REFERENCES blobs (blob_hash),
+    PRIMARY KEY (resource_key, attempt_number),
+    CHECK ((finished_at IS NULL) = (outcome IS NULL))
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,136 @@
+//! A testing kit for domain authors, behind the feature `testing`: temporary stores, a manual clock, and a tiny domain.
+//!
+//! Not for production: [`TestStore`] deletes its directory when it is dropped.
+
+pub mod counter;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::clock::{Clock, ManualClock};
+use crate::database::{Database, Options};
+use crate::error::StateError;
+use crate::schema::{Domain, Identity, Schema};
+
+/// An instant at which test clocks start: 2026-01-01T00:00:00Z in epoch milliseconds.
+pub const START: i64 = 1_767_225_600_000;
+
+/// A database in a temporary directory, with a clock that the test turns.
+#[derive(Debug)]
+pub struct TestStore {
+    directory: PathBuf,
+    schema: Schema,
+    clock: ManualClock,
+    database: Option<Database>,
+}
+
+impl TestStore {
+    /// A new store with the shared records and these domains.
+    ///
+    /// # Errors
+    ///
+    /// Those of composing and opening.
+    pub fn new(domains: impl IntoIterator<Item = Domain>) -> Result<Self, StateError> {
+        let directory = temporary_directory()?;
+        let schema = Schema::compose(
+            Identity::PI_WORKFLOWS,
+            std::iter::once(crate::DOMAIN).chain(domains),
+        )?;
+        let clock = ManualClock::at(START);
+        let mut store = Self {
+            directory,
+            schema,
+            clock,
+            database: None,
+        };
+        store.database = Some(store.open()?);
+        Ok(store)
+    }
+
+    /// A new store with the [`counter`] domain.
+    ///
+    /// # Errors
+    ///
+    /// As [`TestStore::new`].
+    pub fn counters() -> Result<Self, StateError> {
+        Self::new([counter::DOMAIN])
+    }
+
+    /// The open database.
+    ///
+    /// # Panics
+    ///
+    /// After [`TestStore::close`].
+    pub fn db(&self) -> &Database {
+        match &self.database {
+            Some(database) => database,
+            None => unreachable!("the test closed its store"),
+        }
+    }
+
+    /// Another handle on the same file, as another part of a program or another process would open it.
+    ///
+    /// # Errors
+    ///
+    /// Those of opening.
+    pub fn open(&self) -> Result<Database, StateError> {
+        Database::open_with(self.path(), &self.schema, self.options())
+    }
+
+    /// The settings of [`TestStore::open`].
+    pub fn options(&self) -> Options {
+        let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
+        Options {
+            clock,
+            ..Options::default()
+        }
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    /// The schema.
+    pub fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// The database file.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join("state.sqlite")
+    }
+
+    /// The temporary directory, mode 0700.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Closes the database; the file stays until the store is dropped.
+    pub fn close(&mut self) {
+        if let Some(database) = self.database.take() {
+            database.close();
+        }
+    }
+}
+
+impl Drop for TestStore {
+    fn drop(&mut self) {
+        self.close();
+        // A leftover in the temporary directory is no reason to fail a test.
+        drop(std::fs::remove_dir_all(&self.directory));
+    }
+}
+
+fn temporary_directory() -> Result<PathBuf, StateError> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let directory = std::env::temp_dir().join(crate::id::random_id("holdpoint-test"));
+    std::fs::DirBuilder::new()
+        .mode(0o700)
+        .create(&directory)
+        .map_err(|source| StateError::Io {
+            action: format!("creating {}", directory.display()),
+            source,
+        })?;
+    Ok(directory)
+}

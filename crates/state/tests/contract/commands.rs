@@ -1,0 +1,63 @@
+//! One revision and one event for each accepted command, and no trace of a refused one.
+
+use holdpoint_state::testing::{TestStore, counter};
+use holdpoint_state::{Actor, Command, Disposition, Outcome, StateError};
+
+#[test]
+fn an_accepted_command_moves_the_revision_by_one() {
+    let store = TestStore::counters().unwrap();
+    assert_eq!(
+        counter::create(store.db(), "a").unwrap().disposition,
+        Disposition::Accepted
+    );
+    assert_eq!(
+        counter::create(store.db(), "a").unwrap().disposition,
+        Disposition::Adopted
+    );
+    let receipt = counter::add(store.db(), "a", 5).unwrap();
+    assert_eq!((receipt.revision, receipt.value), (2, 5));
+    assert_eq!(
+        counter::value(&store.db().snapshot().unwrap(), "a").unwrap(),
+        Some(5)
+    );
+}
+
+#[test]
+fn a_command_that_fails_after_writing_takes_nobody_with_it() {
+    let store = TestStore::counters().unwrap();
+    counter::create(store.db(), "a").unwrap();
+    let tickets: Vec<_> = (0..20_i64)
+        .map(|index| {
+            let command = Command::new(&counter::ADD, counter::resource("a")).by(Actor::system());
+            store
+                .db()
+                .submit(command, move |change| {
+                    let value = counter::increase(change, 1)?;
+                    assert!(index % 7 != 3, "panics on purpose");
+                    if index % 7 == 5 {
+                        return Err(StateError::Input {
+                            what: "index",
+                            problem: "refused".into(),
+                        });
+                    }
+                    Ok(Outcome::Accepted(value))
+                })
+                .unwrap()
+        })
+        .collect();
+    let mut accepted = 0;
+    for (index, ticket) in tickets.into_iter().enumerate() {
+        match (index % 7, ticket.wait()) {
+            (3, Err(StateError::Panicked { .. })) | (5, Err(StateError::Input { .. })) => {}
+            (3 | 5, other) => panic!("{index}: {other:?}"),
+            (_, result) => {
+                result.unwrap();
+                accepted += 1;
+            }
+        }
+    }
+    assert_eq!(
+        counter::value(&store.db().snapshot().unwrap(), "a").unwrap(),
+        Some(accepted)
+    );
+}

@@ -1,0 +1,11 @@
+//! The contract of the state crate, through its public surface: one module for each promise.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod commands;
