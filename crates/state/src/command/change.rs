@@ -110,9 +110,12 @@ impl<'a> Sql<'a> {
 pub struct Change<'a> {
     transaction: &'a Transaction<'a>,
     command: &'a Command,
+    /// The command's operation, unless the body found that it is another one of the same domain.
+    operation: &'static Operation,
     domain: usize,
     row: Option<ResourceRow>,
     is_new: bool,
+    creates: bool,
     now: UnixMillis,
     monotonic: MonotonicMillis,
     payload: Option<Payload>,
@@ -217,7 +220,7 @@ impl<'a> Change<'a> {
     ///
     /// [`StateError::InvalidTransition`].
     pub fn transition(&mut self, from: &str, to: &str) -> Result<(), StateError> {
-        let operation = self.command.operation;
+        let operation = self.operation;
         if operation.from.contains(&from) && operation.to.contains(&to) {
             self.made_transition = true;
             return Ok(());
@@ -258,6 +261,71 @@ impl<'a> Change<'a> {
             transaction.poisoned.set(true);
         }
         result
+    }
+
+    /// Makes one more accepted touch of this command's own resource, by `operation`, ahead of the command's own: it gets its own
+    /// checks, its own revision and its own event. For commands that make several transitions which no crash may separate.
+    ///
+    /// After it the body must accept. The lease is renewed once, by the command's own touch.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::ActorDenied`], [`StateError::ClaimLost`], [`StateError::InvalidTransition`] as for a command of that
+    /// operation; [`StateError::Misuse`] for an operation of another domain, which [`Change::also`] is for.
+    pub fn advance(
+        &mut self,
+        operation: &'static Operation,
+        transition: Option<(&str, &str)>,
+        payload: Option<Payload>,
+    ) -> Result<(), StateError> {
+        let own = (self.operation, self.made_transition, self.payload.take());
+        self.instead(operation)?;
+        self.made_transition = false;
+        self.payload = payload;
+        if let Some((from, to)) = transition {
+            self.transition(from, to)?;
+        }
+        self.write_touch()?;
+        let revision = self.next_revision();
+        self.is_new = false;
+        if let Some(row) = &mut self.row {
+            row.revision = revision;
+        }
+        (self.operation, self.made_transition, self.payload) = own;
+        self.must_be_accepted = true;
+        Ok(())
+    }
+
+    /// Says that the command turned out to be `operation`: what it found in the transaction decides which transition it makes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::advance`].
+    pub fn instead(&mut self, operation: &'static Operation) -> Result<(), StateError> {
+        let command = self.command;
+        if self.transaction.schema.operation_owner(operation) != Some(self.domain)
+            || (operation.resource != command.resource.kind()
+                && operation.resource != Operation::ANY_RESOURCE)
+        {
+            return Err(self.misuse(&format!(
+                "{} is not an operation of the same domain on {}",
+                operation.name, command.resource
+            )));
+        }
+        if !operation.actors.contains(&command.actor.kind()) {
+            return Err(StateError::ActorDenied {
+                operation: operation.name,
+                actor: command.actor.kind(),
+            });
+        }
+        if operation.lease != LeaseRule::NotRequired && self.generation.is_none() {
+            return Err(StateError::ClaimLost {
+                resource: command.resource.clone(),
+                reason: ClaimLostReason::MissingAuthority,
+            });
+        }
+        self.operation = operation;
+        Ok(())
     }
 
     /// Statements on the shared records, for the records rooms.
@@ -302,7 +370,7 @@ impl<'a> Change<'a> {
 
     fn misuse(&self, problem: &str) -> StateError {
         StateError::Misuse {
-            operation: self.command.operation.name,
+            operation: self.operation.name,
             problem: problem.to_owned(),
         }
     }
@@ -310,13 +378,23 @@ impl<'a> Change<'a> {
     /// What an accepted body leads to: revision, event, lease renewal, projections.
     fn accept(&mut self) -> Result<i64, StateError> {
         let command = self.command;
-        if self.command.expectation == super::Expectation::Creates && !self.is_new {
+        if command.expectation == super::Expectation::Creates && !self.creates {
             return Err(StateError::Conflict {
                 resource: command.resource.clone(),
                 winner: "it exists already; a repeat must adopt it".into(),
             });
         }
-        if !command.operation.from.is_empty() && !self.made_transition {
+        let event_seq = self.write_touch()?;
+        if self.holds_lease && self.operation.lease == LeaseRule::Required {
+            self.renew_evidence()?;
+        }
+        Ok(event_seq)
+    }
+
+    /// Revision, event and projections of one touch by the present operation.
+    fn write_touch(&mut self) -> Result<i64, StateError> {
+        let command = self.command;
+        if !self.operation.from.is_empty() && !self.made_transition {
             return Err(self.misuse("the body accepted without naming its transition"));
         }
         let key = self.resource_key()?;
@@ -329,15 +407,12 @@ impl<'a> Change<'a> {
             resource: &command.resource,
             key,
             revision,
-            event_type: command.operation.event,
+            event_type: self.operation.event,
             actor: &command.actor,
             lease_generation: self.generation,
-            payload: self.payload.as_ref().or(command.payload.as_ref()),
+            payload: self.payload.as_ref(),
         };
         let event_seq = events::insert(&sql, &event, self.now)?;
-        if self.holds_lease && command.operation.lease == LeaseRule::Required {
-            self.renew_evidence()?;
-        }
         self.run_projectors(revision, event_seq)?;
         Ok(event_seq)
     }
@@ -349,7 +424,7 @@ impl<'a> Change<'a> {
             for projector in domain.projectors {
                 let touched = Touched {
                     resource: self.command.resource.clone(),
-                    operation: self.command.operation,
+                    operation: self.operation,
                     revision,
                     event_seq,
                     now: self.now,
@@ -408,12 +483,14 @@ fn run_at<T, E: From<StateError>>(
     let mut change = Change {
         transaction,
         command,
+        operation: command.operation,
         domain,
         row,
         is_new: row.is_none(),
+        creates: row.is_none(),
         now,
         monotonic,
-        payload: None,
+        payload: command.payload.clone(),
         generation: command
             .evidence
             .as_ref()

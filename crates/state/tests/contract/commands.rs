@@ -1,7 +1,7 @@
 //! One revision and one event for each accepted command, and no trace of a refused one.
 
 use holdpoint_state::testing::{TestStore, counter};
-use holdpoint_state::{Actor, Command, Disposition, Outcome, StateError};
+use holdpoint_state::{Actor, Command, Disposition, Outcome, Payload, StateError};
 
 #[test]
 fn an_accepted_command_moves_the_revision_by_one() {
@@ -60,4 +60,37 @@ fn a_command_that_fails_after_writing_takes_nobody_with_it() {
         counter::value(&store.db().snapshot().unwrap(), "a").unwrap(),
         Some(accepted)
     );
+}
+
+#[test]
+fn a_command_may_make_several_touches_of_its_resource() {
+    let store = TestStore::counters().unwrap();
+    counter::create(store.db(), "a").unwrap();
+    let payload = Payload::json(&serde_json::json!({ "part": 1 })).unwrap();
+    let command = Command::new(&counter::ADD, counter::resource("a")).by(Actor::system());
+    let receipt = store
+        .db()
+        .commit(command, move |change| {
+            counter::increase(change, 1)?;
+            change.advance(&counter::ADD, None, Some(payload.clone()))?;
+            assert_eq!((change.revision(), change.next_revision()), (2, 3));
+            counter::increase(change, 1)?;
+            Ok::<_, StateError>(Outcome::Accepted(()))
+        })
+        .unwrap();
+    assert_eq!(receipt.revision, 3);
+
+    // Somebody who may not make the further touch can't make it this way either, and no part of the command stays.
+    let command = Command::new(&counter::ADD, counter::resource("a")).by(Actor::system());
+    let error = store
+        .db()
+        .commit(command, |change| {
+            change.advance(&counter::ADD, None, None)?;
+            change.advance(&counter::ADD_OWNED, None, None)?;
+            Ok::<_, StateError>(Outcome::Accepted(()))
+        })
+        .unwrap_err();
+    assert!(matches!(error, StateError::ClaimLost { .. }), "{error}");
+    let receipt = counter::add(store.db(), "a", 1).unwrap();
+    assert_eq!((receipt.revision, receipt.value), (4, 3));
 }
