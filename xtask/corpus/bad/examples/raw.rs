@@ -1,0 +1,2 @@
+// sample: example
+fn main() { db.execute_batch("CREATE TABLE mine (id INTEGER)"); }

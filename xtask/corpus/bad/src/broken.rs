@@ -1,0 +1,2 @@
+// sample: file_that_does_not_parse
+fn main() { let = ; }

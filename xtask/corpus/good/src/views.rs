@@ -1,0 +1,16 @@
+//! A reading room.
+
+fn read() {
+    // sample: select
+    let _ = "SELECT id, status AS \"update\" FROM jobs WHERE status <> 'delete from jobs' ORDER BY id";
+    // sample: select_with_replace_function
+    let _ = "SELECT replace(status, 'a', 'b') FROM jobs";
+    // sample: values
+    let _ = "VALUES ('INSERT INTO jobs VALUES (1)')";
+    // sample: pragma_that_reports
+    let _ = "PRAGMA foreign_key_check(jobs)";
+    // sample: pragma_value
+    let _ = "PRAGMA user_version";
+    // sample: reading_pragma_by_method
+    db.pragma_query_value(None, "journal_mode", |row| row.get(0));
+}

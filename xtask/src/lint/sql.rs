@@ -1,0 +1,333 @@
+//! Who writes which table, from where.
+//!
+//! The texts of every Rust and SQL file of a crate are read as SQL (`file`, `statement`); here it is
+//! decided whether a file may hold what it says. The tables that a crate's schema files create are its
+//! domain. Only facts of the sources count: nothing is run, no database is opened.
+
+mod doc;
+mod file;
+mod opening;
+mod rust;
+mod statement;
+mod text;
+mod words;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::config::Rooms;
+use super::exceptions::Exceptions;
+use super::finding::Finding;
+use super::glob;
+use super::rules::Rule;
+use super::{LintError, Workspace};
+use file::{Facts, Said};
+use statement::Kind;
+
+/// A crate with its rooms and what its files say.
+struct Domain {
+    name: String,
+    /// Folder from the root, with a closing `/` unless it is the root.
+    prefix: String,
+    rooms: Rooms,
+    files: Vec<Facts>,
+}
+
+/// A table and who defines it.
+struct Table {
+    domain: String,
+    path: String,
+}
+
+/// The rules of SQL.
+///
+/// # Errors
+///
+/// [`LintError::Read`] when a source can't be read.
+pub fn check(
+    workspace: &Workspace,
+    exceptions: &mut Exceptions,
+) -> Result<Vec<Finding>, LintError> {
+    let domains = read(workspace)?;
+    let mut findings = Vec::new();
+    let tables = tables(&domains, &mut findings);
+    for domain in &domains {
+        let test_modules: Vec<String> = domain
+            .files
+            .iter()
+            .flat_map(|facts| facts.test_modules.iter().cloned())
+            .collect();
+        let asked_names: BTreeSet<&String> = domain
+            .files
+            .iter()
+            .flat_map(|facts| &facts.asked_names)
+            .collect();
+        for facts in &domain.files {
+            findings.extend(
+                exceptions.add_comments(&facts.path, &facts.source, |line| facts.item_end(line)),
+            );
+            findings.extend(facts.problems.iter().cloned());
+            let in_crate = facts
+                .path
+                .strip_prefix(&domain.prefix)
+                .unwrap_or(&facts.path);
+            let judge = Judge {
+                domain,
+                tables: &tables,
+                facts,
+                in_crate,
+                test_modules: &test_modules,
+                asked_names: &asked_names,
+            };
+            findings.extend(facts.said.iter().filter_map(|said| judge.finding(said)));
+        }
+    }
+    Ok(findings)
+}
+
+fn read(workspace: &Workspace) -> Result<Vec<Domain>, LintError> {
+    let shared = workspace.config.rooms.or(&Rooms::of_a_domain());
+    let mut domains = Vec::new();
+    for package in workspace.packages() {
+        let folder = workspace.folder(package);
+        let rooms = workspace
+            .config
+            .crates
+            .get(package.name.as_str())
+            .map_or_else(|| shared.clone(), |entry| entry.rooms.or(&shared));
+        let mut paths = Vec::new();
+        sources(workspace, &workspace.root.join(&folder), true, &mut paths)?;
+        let prefix = if folder.is_empty() {
+            folder
+        } else {
+            format!("{folder}/")
+        };
+        domains.push(Domain {
+            name: package.name.to_string(),
+            files: file::read_all(&workspace.root, &prefix, &paths)?,
+            prefix,
+            rooms,
+        });
+    }
+    // The lower floor owns a table that two crates define.
+    domains.sort_by_key(|domain| {
+        workspace
+            .config
+            .crates
+            .get(&domain.name)
+            .and_then(|entry| entry.floor)
+            .unwrap_or(u32::MAX)
+    });
+    Ok(domains)
+}
+
+/// The Rust and SQL files under a folder, sorted; a folder with its own manifest is another crate.
+fn sources(
+    workspace: &Workspace,
+    folder: &Path,
+    is_crate: bool,
+    found: &mut Vec<String>,
+) -> Result<(), LintError> {
+    let failed = |source| LintError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    if !is_crate && folder.join("Cargo.toml").is_file() {
+        return Ok(());
+    }
+    let mut entries = std::fs::read_dir(folder)
+        .map_err(failed)?
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = entry.file_name();
+        let relative = super::relative(&workspace.root, &path);
+        if name.to_string_lossy().starts_with('.')
+            || glob::matches_any(&workspace.config.exclude, &relative)
+        {
+            continue;
+        }
+        if path.is_dir() {
+            if path != workspace.metadata.target_directory.as_std_path() {
+                sources(workspace, &path, false, found)?;
+            }
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "rs" || extension == "sql")
+        {
+            found.push(relative);
+        }
+    }
+    Ok(())
+}
+
+/// The tables that schema files create, by name; a second definition is a finding.
+fn tables(domains: &[Domain], findings: &mut Vec<Finding>) -> BTreeMap<String, Table> {
+    let mut tables: BTreeMap<String, Table> = BTreeMap::new();
+    for domain in domains {
+        for facts in &domain.files {
+            let in_crate = facts
+                .path
+                .strip_prefix(&domain.prefix)
+                .unwrap_or(&facts.path);
+            if !in_room(domain.rooms.schema.as_ref(), in_crate) {
+                continue;
+            }
+            for said in &facts.said {
+                let Some(name) = said
+                    .mutation
+                    .table
+                    .as_ref()
+                    .filter(|_| said.mutation.creates_table())
+                else {
+                    continue;
+                };
+                if let Some(first) = tables.get(name) {
+                    // A migration may create a table again that the schema file has: one crate, one table.
+                    if first.domain != domain.name {
+                        findings.push(said.finding(
+                            facts,
+                            Rule::SqlTableTwice,
+                            format!(
+                                "{name} is a table of {} already ({}); a table belongs to one domain",
+                                first.domain, first.path
+                            ),
+                        ));
+                    }
+                    continue;
+                }
+                let table = Table {
+                    domain: domain.name.clone(),
+                    path: facts.path.clone(),
+                };
+                tables.insert(name.clone(), table);
+            }
+        }
+    }
+    tables
+}
+
+fn in_room(room: Option<&Vec<String>>, in_crate: &str) -> bool {
+    room.is_some_and(|patterns| glob::matches_any(patterns, in_crate))
+}
+
+/// Decides over what one file says.
+struct Judge<'a> {
+    domain: &'a Domain,
+    tables: &'a BTreeMap<String, Table>,
+    facts: &'a Facts,
+    in_crate: &'a str,
+    test_modules: &'a [String],
+    /// Names that some file of the crate hands to something that runs SQL.
+    asked_names: &'a BTreeSet<&'a String>,
+}
+
+impl Judge<'_> {
+    fn finding(&self, said: &Said) -> Option<Finding> {
+        let mutation = &said.mutation;
+        let asked_for = said.asked_for
+            || said
+                .binding
+                .as_ref()
+                .is_some_and(|name| self.asked_names.contains(name));
+        if !mutation.is_sql(asked_for, |table| self.tables.contains_key(table)) {
+            return None;
+        }
+        let rooms = &self.domain.rooms;
+        let what = mutation.what();
+        let in_schema = in_room(rooms.schema.as_ref(), self.in_crate);
+        let (rule, message) = if self.is_test(said) {
+            (
+                Rule::SqlInTest,
+                format!(
+                    "{what} in test code; write through the domain's commands or the testing kit, \
+                     or say why with `// lint:allow(sql-in-test): …` above it"
+                ),
+            )
+        } else if in_room(rooms.read_only.as_ref(), self.in_crate) {
+            (
+                Rule::SqlReadRoom,
+                format!("{what} in a room that only reads; move it to the store room"),
+            )
+        } else {
+            match mutation.kind {
+                Kind::Rows if in_schema || in_room(rooms.store.as_ref(), self.in_crate) => {
+                    return self.foreign(said);
+                }
+                Kind::Rows => (
+                    Rule::SqlOutsideStore,
+                    format!(
+                        "{what} outside a store room of {}; {}",
+                        self.domain.name,
+                        self.where_to(rooms.store.as_ref())
+                    ),
+                ),
+                Kind::Shape if in_schema => return self.foreign(said),
+                Kind::Shape => (
+                    Rule::SqlDdl,
+                    format!(
+                        "{what} outside the schema files of {}; {}",
+                        self.domain.name,
+                        self.where_to(rooms.schema.as_ref())
+                    ),
+                ),
+                Kind::Engine if in_room(rooms.engine.as_ref(), self.in_crate) => return None,
+                Kind::Engine => (
+                    Rule::SqlEngine,
+                    format!(
+                        "{what} outside an engine room; transactions, pragmas and the file belong to the \
+                         kernel: use a command, or a maintenance function of the state crate"
+                    ),
+                ),
+            }
+        };
+        Some(said.finding(self.facts, rule, message))
+    }
+
+    fn where_to(&self, room: Option<&Vec<String>>) -> String {
+        match room.map(Vec::as_slice) {
+            Some([first, ..]) => format!("move it to {}{first}", self.domain.prefix),
+            Some([]) | None => "call a function of the crate that owns the table".to_owned(),
+        }
+    }
+
+    /// A finding when the table is not one of this crate's domain.
+    fn foreign(&self, said: &Said) -> Option<Finding> {
+        let mutation = &said.mutation;
+        let (verb, what) = (&mutation.verb, mutation.what());
+        let name = mutation.table.as_ref()?;
+        let message = if mutation.table_is_placeholder {
+            format!(
+                "{verb} on a table whose name is only known at run time; write one statement for each table"
+            )
+        } else {
+            match self.tables.get(name) {
+                Some(table) if table.domain == self.domain.name => return None,
+                // `sql-table-twice` says it already.
+                Some(_) if mutation.creates_table() => return None,
+                Some(table) => format!(
+                    "{what}, a table of {} ({}); call a function of that crate inside the same change",
+                    table.domain, table.path
+                ),
+                None => format!(
+                    "{what}, which no schema file defines; add it to the schema of {}",
+                    self.domain.name
+                ),
+            }
+        };
+        Some(said.finding(self.facts, Rule::SqlOtherDomain, message))
+    }
+
+    fn is_test(&self, said: &Said) -> bool {
+        said.in_doc
+            || in_room(self.domain.rooms.tests.as_ref(), self.in_crate)
+            || self.facts.is_test_line(said.line)
+            || self.test_modules.iter().any(|module| {
+                self.in_crate
+                    .strip_prefix(module.as_str())
+                    .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            })
+    }
+}
