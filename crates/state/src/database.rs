@@ -2,8 +2,11 @@
 //!
 //! Not here: what a command means (`command`), and what the rows are (`records`).
 
+mod commits;
+mod follower;
 pub(crate) mod guard;
 mod open;
+mod presence;
 mod queue;
 mod reader;
 mod ticket;
@@ -21,7 +24,10 @@ use crate::id::Resource;
 use crate::records::leases::{self, Claim, Owner};
 use crate::schema::Schema;
 
+use commits::CommitSignal;
+pub use follower::EventFollower;
 pub use open::product_path;
+pub(crate) use presence::{Presence, beside};
 use queue::Queue;
 use reader::ReaderPool;
 pub use reader::Snapshot;
@@ -42,6 +48,9 @@ pub struct Options {
     pub batch_limit: usize,
     /// How many idle reader connections are kept.
     pub idle_readers: usize,
+    /// How often a waiting [`EventFollower`] looks for the commits of other processes, in milliseconds. Those of this process
+    /// wake it at once.
+    pub follow_poll_ms: u64,
     /// Whether opening runs the integrity and foreign-key checks, whose cost grows with the file. Without them, opening
     /// still checks identity, version, digest and exact shape.
     pub check_integrity: bool,
@@ -59,6 +68,7 @@ impl Default for Options {
             queue_capacity: 1_024,
             batch_limit: 256,
             idle_readers: 8,
+            follow_poll_ms: 20,
             check_integrity: true,
             commit_floor_ms: 0,
         }
@@ -85,7 +95,10 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     pub(crate) queue: Queue,
     pub(crate) readers: ReaderPool,
+    pub(crate) commits: CommitSignal,
     pub(crate) opened_by: u32,
+    /// The last to be dropped: until then the readers are open.
+    _presence: Presence,
 }
 
 impl std::fmt::Debug for Database {
@@ -117,7 +130,9 @@ impl Database {
         schema: &Schema,
         options: Options,
     ) -> Result<Self, StateError> {
-        let opened = open::open(path.as_ref(), schema, &options)?;
+        let (presence, opened) = Presence::around(path.as_ref(), || {
+            open::open(path.as_ref(), schema, &options)
+        })?;
         let shared = Arc::new(Shared {
             readers: ReaderPool::new(
                 opened.path.clone(),
@@ -128,7 +143,9 @@ impl Database {
             schema: schema.clone(),
             queue: Queue::new(options.queue_capacity),
             options,
+            commits: CommitSignal::new(),
             opened_by: std::process::id(),
+            _presence: presence,
         });
         let writer = writer::spawn(Arc::clone(&shared), opened)?;
         Ok(Self {
@@ -206,6 +223,16 @@ impl Database {
     pub fn snapshot(&self) -> Result<Snapshot<'_>, StateError> {
         self.check_process()?;
         self.handle.shared.readers.snapshot(&self.handle.shared)
+    }
+
+    /// Follows the events after the sequence number `after_seq`: those that are stored, then new ones of any process.
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::snapshot`].
+    pub fn follow_events(&self, after_seq: i64) -> Result<EventFollower, StateError> {
+        self.check_process()?;
+        EventFollower::new(Arc::clone(self.shared()), after_seq)
     }
 
     /// Takes the lease of a resource.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::clock::UnixMillis;
 use crate::command::ActorKind;
-use crate::id::Resource;
+use crate::id::{Digest, Resource};
 use crate::json::JsonError;
 
 /// An error of the state layer. Nothing was written.
@@ -124,6 +124,16 @@ pub enum StateError {
         size_bytes: u64,
         /// The limit in bytes.
         limit_bytes: u64,
+    },
+    /// The content is stored, but not as what the reader expects.
+    #[error("blob {digest} is stored as {actual}, not as {expected}")]
+    MediaType {
+        /// The content.
+        digest: Digest,
+        /// The media type that the reader named.
+        expected: String,
+        /// The media type that is stored.
+        actual: String,
     },
     /// The domain's code broke a rule of the kernel, such as writing rows in a command that it then calls adopted.
     #[error("BUG in {operation}: {problem}")]
@@ -355,6 +365,9 @@ pub enum Refusal {
     /// The file at the path is no longer the file that was opened.
     #[error("the file was replaced or removed since it was opened. Open it again")]
     Replaced,
+    /// A restore was interrupted while it moved files. The old store and the backup are whole.
+    #[error("a restore of this store was interrupted. Run the restore again")]
+    RestoreUnfinished,
     /// The domains can't be composed. No file was looked at.
     #[error("the domains can't be composed: {problem}")]
     Compose {
@@ -426,6 +439,7 @@ impl StateError {
             Self::Panicked { .. } => "panicked",
             Self::Input { .. } | Self::Json { .. } => "input",
             Self::TooLarge { .. } => "tooLarge",
+            Self::MediaType { .. } => "mediaType",
             Self::Misuse { .. } => "misuse",
             Self::StatementDenied { .. } => "statementDenied",
             Self::Refused { .. } => "storeRefused",

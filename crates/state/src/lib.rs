@@ -17,6 +17,7 @@ pub mod sql;
 
 pub mod command;
 pub mod database;
+pub mod maintenance;
 pub mod records;
 pub mod schema;
 #[cfg(feature = "testing")]
@@ -25,11 +26,12 @@ pub mod testing;
 pub use command::{
     Actor, ActorKind, Change, Command, Disposition, LeaseRule, Operation, Outcome, Receipt,
 };
-pub use database::{Database, Options, Snapshot, Ticket};
+pub use database::{Database, EventFollower, Options, Snapshot, Ticket};
 pub use error::{ClaimLostReason, Refusal, StateError};
 pub use id::{Digest, Resource};
 pub use records::DOMAIN;
-pub use records::blobs::Payload;
-pub use records::leases::{Claim, Owner, OwnerKind};
-pub use records::resources::ResourceKey;
+pub use records::blobs::{BlobPart, Payload};
+pub use records::events::Event;
+pub use records::leases::{Claim, LeaseView, Owner, OwnerKind};
+pub use records::resources::{ResourceKey, ResourceView};
 pub use schema::{Domain, Identity, Schema};

@@ -1,11 +1,13 @@
 //! Readers: pooled `query_only` connections, each snapshot one read transaction. A reader never repairs, migrates or claims.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
 use super::{Shared, open};
+use crate::clock::MonotonicMillis;
 use crate::command::Sql;
 use crate::error::StateError;
 
@@ -13,7 +15,22 @@ pub(crate) struct ReaderPool {
     path: PathBuf,
     busy_timeout_ms: u64,
     idle_limit: usize,
-    idle: Mutex<Vec<Connection>>,
+    state: Mutex<PoolState>,
+}
+
+#[derive(Default)]
+struct PoolState {
+    idle: Vec<Connection>,
+    /// When each open snapshot was made, by its number.
+    open: BTreeMap<u64, MonotonicMillis>,
+    next_number: u64,
+}
+
+/// The snapshots that this process holds open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OpenSnapshots {
+    pub(crate) count: usize,
+    pub(crate) oldest_age_ms: Option<u64>,
 }
 
 impl ReaderPool {
@@ -22,26 +39,63 @@ impl ReaderPool {
             path,
             busy_timeout_ms,
             idle_limit,
-            idle: Mutex::new(Vec::new()),
+            state: Mutex::new(PoolState::default()),
         }
     }
 
     pub(super) fn snapshot<'a>(&'a self, shared: &'a Shared) -> Result<Snapshot<'a>, StateError> {
-        let pooled = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
-        let connection = match pooled {
-            Some(connection) => connection,
-            None => open::reader(&self.path, self.busy_timeout_ms)?,
-        };
+        let connection = self.take()?;
         connection.execute_batch("BEGIN DEFERRED")?;
+        let mut state = self.lock();
+        let number = state.next_number;
+        state.next_number += 1;
+        state.open.insert(number, shared.options.clock.monotonic());
+        drop(state);
         Ok(Snapshot {
             pool: self,
             shared,
             connection: Some(connection),
+            number,
         })
+    }
+
+    /// Lends a connection outside a transaction, for what SQLite does not answer inside one.
+    pub(crate) fn without_transaction<T>(
+        &self,
+        body: impl FnOnce(&Connection) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        let connection = self.take()?;
+        let result = body(&connection);
+        self.give_back(connection);
+        result
+    }
+
+    /// What is open now, as seen at `now`.
+    pub(crate) fn open_snapshots(&self, now: MonotonicMillis) -> OpenSnapshots {
+        let state = self.lock();
+        OpenSnapshots {
+            count: state.open.len(),
+            oldest_age_ms: state.open.values().min().map(|since| now.since(*since)),
+        }
+    }
+
+    fn take(&self) -> Result<Connection, StateError> {
+        let pooled = self.lock().idle.pop();
+        match pooled {
+            Some(connection) => Ok(connection),
+            None => open::reader(&self.path, self.busy_timeout_ms),
+        }
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut state = self.lock();
+        if state.idle.len() < self.idle_limit {
+            state.idle.push(connection);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -52,14 +106,20 @@ pub struct Snapshot<'a> {
     pool: &'a ReaderPool,
     shared: &'a Shared,
     connection: Option<Connection>,
+    number: u64,
 }
 
 impl Snapshot<'_> {
     /// Statements that read. SQLite refuses everything else (`query_only`).
     pub fn sql(&self) -> Sql<'_> {
+        Sql::reading(self.connection())
+    }
+
+    /// The connection itself, for the rooms of this crate that read by other means than statements.
+    pub(crate) fn connection(&self) -> &Connection {
         // The connection is taken out only by `drop`.
         match &self.connection {
-            Some(connection) => Sql::reading(connection),
+            Some(connection) => connection,
             None => unreachable!("BUG: a snapshot without its connection"),
         }
     }
@@ -89,16 +149,9 @@ impl Drop for Snapshot<'_> {
             std::mem::forget(connection);
             return;
         }
-        if connection.execute_batch("ROLLBACK").is_err() {
-            return;
-        }
-        let mut idle = self
-            .pool
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < self.pool.idle_limit {
-            idle.push(connection);
+        self.pool.lock().open.remove(&self.number);
+        if connection.execute_batch("ROLLBACK").is_ok() {
+            self.pool.give_back(connection);
         }
     }
 }

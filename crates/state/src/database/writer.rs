@@ -185,6 +185,7 @@ impl Writer {
         let started = self.shared.options.clock.monotonic();
         self.guard.control(&self.opened.connection, "COMMIT")?;
         self.slow_down(started);
+        self.shared.commits.notify();
         Ok(())
     }
 

@@ -2,6 +2,8 @@
 //!
 //! A [`Payload`] is prepared outside the transaction: canonical, measured and hashed, so that the writer only copies bytes.
 
+mod read;
+
 use std::borrow::Cow;
 use std::io::Read;
 
@@ -12,6 +14,8 @@ use crate::command::{Change, Sql};
 use crate::error::StateError;
 use crate::id::Digest;
 use crate::json;
+
+pub use read::BlobPart;
 
 /// The media type of canonical JSON.
 pub const JSON: &str = "application/json";

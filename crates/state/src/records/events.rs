@@ -5,7 +5,8 @@ use rusqlite::{Row, named_params};
 use super::blobs::{self, Payload};
 use super::resources::{ResourceKey, sql_integer};
 use crate::clock::UnixMillis;
-use crate::command::{Actor, ActorKind, Sql};
+use crate::command::{Actor, ActorKind, Change, Sql};
+use crate::database::Snapshot;
 use crate::error::StateError;
 use crate::id::{Digest, EventId, Resource, derived_id};
 
@@ -96,15 +97,115 @@ pub(crate) fn insert(
     })
 }
 
-/// The columns of [`from_row`], in order.
-pub(crate) const SELECT_EVENTS: &str =
-    "SELECT e.event_seq, r.resource_type, r.aggregate_key, e.resource_revision, e.event_type,
-        e.actor_type, e.actor_id, e.lease_generation, e.recorded_at,
-        coalesce(e.payload_digest, e.payload_blob), coalesce(e.payload, b.content)
-     FROM events e JOIN resources r ON r.resource_key = e.resource_key
-     LEFT JOIN blobs b ON b.blob_hash = e.payload_blob";
+/// How many bytes of payload one batch of events holds before it ends early.
+pub const BATCH_BYTES: usize = 16 * 1024 * 1024;
 
-pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Event> {
+/// The columns of [`from_row`], in order, with the rest of the statement.
+macro_rules! select_events {
+    ($rest:literal) => {
+        concat!(
+            "SELECT e.event_seq, r.resource_type, r.aggregate_key, e.resource_revision, e.event_type,
+                 e.actor_type, e.actor_id, e.lease_generation, e.recorded_at,
+                 coalesce(e.payload_digest, e.payload_blob), coalesce(e.payload, b.content)
+             FROM events e JOIN resources r ON r.resource_key = e.resource_key
+             LEFT JOIN blobs b ON b.blob_hash = e.payload_blob ",
+            $rest
+        )
+    };
+}
+
+impl Snapshot<'_> {
+    /// Events of all resources with a sequence number above `after_seq`, in order: at most `limit`, and fewer when their payloads
+    /// together pass [`BATCH_BYTES`]. None means that there are no more.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn events_after(&self, after_seq: i64, limit: usize) -> Result<Vec<Event>, StateError> {
+        list_after(&self.sql(), after_seq, limit)
+    }
+
+    /// Events of one resource with a revision above `after_revision`, in order; bounded as [`Snapshot::events_after`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn events_of(
+        &self,
+        resource: &Resource,
+        after_revision: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StateError> {
+        list_of(&self.sql(), resource, after_revision, limit)
+    }
+}
+
+impl Change<'_> {
+    /// Events of one resource, as [`Snapshot::events_of`] reads them, but inside the transaction. The event of this very
+    /// change is written after its body, so that it is not among them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn events_of(
+        &self,
+        resource: &Resource,
+        after_revision: u64,
+        limit: usize,
+    ) -> Result<Vec<Event>, StateError> {
+        list_of(&self.kernel_sql(), resource, after_revision, limit)
+    }
+}
+
+pub(crate) fn list_after(
+    sql: &Sql<'_>,
+    after_seq: i64,
+    limit: usize,
+) -> Result<Vec<Event>, StateError> {
+    let mut statement = sql.prepare_cached(select_events!(
+        "WHERE ?1 < e.event_seq ORDER BY e.event_seq LIMIT ?2"
+    ))?;
+    batch(statement.query((after_seq, sql_limit(limit)))?)
+}
+
+fn list_of(
+    sql: &Sql<'_>,
+    resource: &Resource,
+    after_revision: u64,
+    limit: usize,
+) -> Result<Vec<Event>, StateError> {
+    let mut statement = sql.prepare_cached(select_events!(
+        "WHERE e.resource_key = (SELECT resource_key FROM resources
+             WHERE aggregate_key = ?1 AND resource_type = ?2)
+             AND ?3 < e.resource_revision
+         ORDER BY e.resource_revision LIMIT ?4"
+    ))?;
+    batch(statement.query((
+        resource.key(),
+        resource.kind(),
+        sql_integer(after_revision),
+        sql_limit(limit),
+    ))?)
+}
+
+fn batch(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Event>, StateError> {
+    let mut events = Vec::new();
+    let mut size_bytes = 0;
+    while size_bytes < BATCH_BYTES
+        && let Some(row) = rows.next()?
+    {
+        let event = from_row(row)?;
+        size_bytes += event.payload.as_ref().map_or(0, Vec::len);
+        events.push(event);
+    }
+    Ok(events)
+}
+
+fn sql_limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Event> {
     let actor: String = row.get(5)?;
     Ok(Event {
         seq: row.get(0)?,

@@ -2,8 +2,10 @@
 
 use rusqlite::{OptionalExtension, named_params};
 
+use super::leases::{self, LeaseView};
 use crate::clock::UnixMillis;
-use crate::command::Sql;
+use crate::command::{Change, Sql};
+use crate::database::Snapshot;
 use crate::error::StateError;
 use crate::id::Resource;
 
@@ -28,6 +30,62 @@ impl rusqlite::types::FromSql for ResourceKey {
 pub(crate) struct ResourceRow {
     pub(crate) key: ResourceKey,
     pub(crate) revision: u64,
+}
+
+/// A resource as a reader may see it. Having it gives no right to change what it shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceView {
+    /// The revision: how many changes were accepted.
+    pub revision: u64,
+    /// When it was made.
+    pub created_at: UnixMillis,
+    /// When it last changed.
+    pub updated_at: UnixMillis,
+    /// Its lease.
+    pub lease: LeaseView,
+}
+
+impl Snapshot<'_> {
+    /// A resource's revision, times and lease; `None` when there is no such resource.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn resource(&self, resource: &Resource) -> Result<Option<ResourceView>, StateError> {
+        view(&self.sql(), resource)
+    }
+}
+
+impl Change<'_> {
+    /// Another resource's revision, times and lease, read inside the transaction; `None` when there is no such resource.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn view_of(&self, resource: &Resource) -> Result<Option<ResourceView>, StateError> {
+        view(&self.kernel_sql(), resource)
+    }
+}
+
+fn view(sql: &Sql<'_>, resource: &Resource) -> Result<Option<ResourceView>, StateError> {
+    let row: Option<(ResourceKey, i64, UnixMillis, UnixMillis)> = sql
+        .prepare_cached(
+            "SELECT resource_key, revision, created_at, updated_at FROM resources
+             WHERE aggregate_key = ?1 AND resource_type = ?2",
+        )?
+        .query_row((resource.key(), resource.kind()), |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
+        .optional()?;
+    let Some((key, revision, created_at, updated_at)) = row else {
+        return Ok(None);
+    };
+    Ok(Some(ResourceView {
+        revision: revision.unsigned_abs(),
+        created_at,
+        updated_at,
+        lease: leases::view(sql, key)?,
+    }))
 }
 
 /// The row of a resource.

@@ -8,4 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod blobs;
+mod children;
 mod commands;
+mod events;

@@ -1,0 +1,1 @@
+//! Looking after a store: verify, backup, restore, status. Nothing here changes a row.
