@@ -1,4 +1,8 @@
 //! The smallest whole domain: named counters. Tests of the kernel use it, and it shows the rooms of a domain in one file.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "store room: may ask Change for SQL"
+)]
 
 use crate::command::{Actor, ActorKind, Change, Command, LeaseRule, Operation, Outcome, Receipt};
 use crate::database::{Database, Snapshot};
