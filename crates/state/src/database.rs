@@ -26,7 +26,7 @@ use crate::schema::Schema;
 
 use commits::CommitSignal;
 pub use follower::EventFollower;
-pub use open::product_path;
+pub use open::{FileSystem, product_path, product_path_in};
 pub(crate) use presence::{Presence, beside};
 use queue::Queue;
 use reader::ReaderPool;
@@ -57,6 +57,9 @@ pub struct Options {
     /// The least time that a commit takes, in milliseconds: for benchmarks that compare on a disk with a slow fsync.
     #[doc(hidden)]
     pub commit_floor_ms: u64,
+    /// The kind of file system that opening is to believe the store lies on: for tests of the refusal.
+    #[doc(hidden)]
+    pub pretend_file_system: Option<&'static str>,
 }
 
 impl Default for Options {
@@ -71,6 +74,7 @@ impl Default for Options {
             follow_poll_ms: 20,
             check_integrity: true,
             commit_floor_ms: 0,
+            pretend_file_system: None,
         }
     }
 }
@@ -99,6 +103,7 @@ pub(crate) struct Shared {
     pub(crate) opened_by: u32,
     /// The last to be dropped: until then the readers are open.
     _presence: Presence,
+    _here: open::OpenHere,
 }
 
 impl std::fmt::Debug for Database {
@@ -130,22 +135,24 @@ impl Database {
         schema: &Schema,
         options: Options,
     ) -> Result<Self, StateError> {
-        let (presence, opened) = Presence::around(path.as_ref(), || {
-            open::open(path.as_ref(), schema, &options)
-        })?;
+        // All names of one file must meet at one lock.
+        let path = open::real_path(path.as_ref())?;
+        let (presence, (opened, here)) =
+            Presence::around(&path, || open::open(&path, schema, &options))?;
         let shared = Arc::new(Shared {
             readers: ReaderPool::new(
-                opened.path.clone(),
+                Arc::clone(&opened.stamp),
                 options.busy_timeout_ms,
                 options.idle_readers,
             ),
-            path: opened.path.clone(),
+            path: opened.stamp.path.clone(),
             schema: schema.clone(),
             queue: Queue::new(options.queue_capacity),
             options,
             commits: CommitSignal::new(),
             opened_by: std::process::id(),
             _presence: presence,
+            _here: here,
         });
         let writer = writer::spawn(Arc::clone(&shared), opened)?;
         Ok(Self {
@@ -288,14 +295,12 @@ impl Database {
 
     /// Closes the database after every queued command has run. Commands that come later get [`StateError::Closed`].
     pub fn close(self) {
-        self.handle.shared.queue.close(queue::Closing::Drain);
-        self.handle.join();
+        self.handle.close(queue::Closing::Drain);
     }
 
     /// Closes the database at once: the running transaction commits, queued commands get [`StateError::Closed`].
     pub fn close_now(self) {
-        self.handle.shared.queue.close(queue::Closing::Refuse);
-        self.handle.join();
+        self.handle.close(queue::Closing::Refuse);
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -321,6 +326,14 @@ impl Shared {
 }
 
 impl Handle {
+    /// Ends the writer and waits for it. In a forked child there is none, and nothing may be touched.
+    fn close(&self, how: queue::Closing) {
+        if self.shared.check_process().is_ok() {
+            self.shared.queue.close(how);
+            self.join();
+        }
+    }
+
     fn join(&self) {
         let writer = self
             .writer
@@ -338,13 +351,15 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.shared.check_process().is_err() {
-            // A forked child: the writer thread does not exist here, and closing a connection would drop the parent's locks.
-            std::mem::forget(Arc::clone(&self.shared));
+        if self.shared.check_process().is_ok() {
+            self.close(queue::Closing::Drain);
             return;
         }
-        self.shared.queue.close(queue::Closing::Drain);
-        self.join();
+        // A forked child: the writer's thread does not exist here, and closing a connection would touch the parent's files.
+        std::mem::forget(Arc::clone(&self.shared));
+        if let Ok(writer) = self.writer.get_mut() {
+            std::mem::forget(writer.take());
+        }
     }
 }
 

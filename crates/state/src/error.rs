@@ -82,9 +82,10 @@ pub enum StateError {
     /// The database was closed before the command ran. Nothing was written.
     #[error("the database handle is closed")]
     Closed,
-    /// The handle was opened by another process (this one was forked from it). Open the database again in this process.
+    /// This process was forked from one that had the store open. It inherits the parent's memory but none of its locks, so that it
+    /// can neither use the handle nor open a store. Fork before opening, or `exec` a program that opens it.
     #[error(
-        "the database handle belongs to process {opened_by}; open the store again in this process"
+        "the store was opened by process {opened_by}, from which this one was forked; exec a program of its own that opens it"
     )]
     Forked {
         /// The process that opened the handle.

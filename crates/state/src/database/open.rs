@@ -1,78 +1,218 @@
-//! Opening and creating the file: settings, identity, exact shape.
+//! Opening and creating the file: nothing is written before everything about it has been checked.
+//!
+//! The order is contract. What `stat` tells comes first (`files`, `file_system`), without opening anything. Then the file is
+//! examined by a connection that can't write (`examine`, `identity`); a refusal leaves its bytes as they were. Only then a
+//! connection that can write is opened, and what it has to write (`create`, `migrate`, the journal mode) it writes while it holds
+//! the turnstile, so that any number of processes that open one path at the same instant do it once. No room here opens the
+//! database or its side files in another way than through SQLite: closing another descriptor would drop the process's locks.
+
+mod create;
+mod examine;
+mod file_system;
+mod files;
+mod identity;
+mod migrate;
+mod path;
+mod process;
+mod settings;
+mod stamp;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use super::Options;
 use super::guard::StatementGuard;
+use super::turnstile::Turnstile;
 use crate::error::{Refusal, StateError};
 use crate::schema::Schema;
+
+pub use file_system::FileSystem;
+use identity::Standing;
+use path::Place;
+pub use path::{product_path, product_path_in};
+pub(super) use process::OpenHere;
+pub(super) use stamp::Stamp;
 
 /// An open write connection to a verified store.
 pub(super) struct Opened {
     pub(super) connection: Connection,
-    pub(super) path: PathBuf,
-    schema_cookie: i64,
+    pub(super) stamp: Arc<Stamp>,
 }
 
 impl Opened {
     /// Whether the store is still the one that was verified; asked inside each transaction.
     pub(super) fn still_the_same(&self, guard: &StatementGuard) -> Result<(), StateError> {
-        let cookie = guard.control_number(&self.connection, "PRAGMA schema_version")?;
-        if cookie == self.schema_cookie {
-            return Ok(());
-        }
-        Err(StateError::Refused {
-            path: self.path.clone(),
-            refusal: Box::new(Refusal::Shape {
-                differences: vec!["the schema was changed while it was open".into()],
-            }),
+        self.stamp.check(&self.connection, |sql| {
+            guard.control_number(&self.connection, sql)
         })
     }
 }
 
-/// The product's database: `~/.pi/agent/workflows/state.sqlite`.
-pub fn product_path() -> Option<PathBuf> {
-    std::env::home_dir().map(|home| home.join(".pi/agent/workflows/state.sqlite"))
+/// What stopped the opening, before the path is added.
+#[derive(Debug)]
+enum Fault {
+    Refused(Refusal),
+    Sqlite(rusqlite::Error),
+    State(StateError),
 }
 
-pub(super) fn open(path: &Path, schema: &Schema, options: &Options) -> Result<Opened, StateError> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(Duration::from_millis(options.busy_timeout_ms))?;
-    for (name, value) in [
-        ("journal_mode", "WAL"),
-        ("synchronous", "FULL"),
-        ("foreign_keys", "ON"),
-    ] {
-        connection.pragma_update(None, name, value)?;
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
     }
-    connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
-    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if version == 0 {
-        connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {} PRAGMA user_version = {}; COMMIT;",
-            schema.ddl(),
-            schema.identity().user_version
-        ))?;
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
     }
-    let schema_cookie = connection.pragma_query_value(None, "schema_version", |row| row.get(0))?;
-    Ok(Opened {
-        connection,
+}
+
+impl From<StateError> for Fault {
+    fn from(error: StateError) -> Self {
+        Self::State(error)
+    }
+}
+
+impl Fault {
+    /// The error for the caller. While a file is opened, damage that SQLite meets is a reason to refuse the file.
+    fn at(self, path: &Path, options: &Options) -> StateError {
+        use rusqlite::ErrorCode;
+        let refusal = match self {
+            Self::Refused(refusal) => refusal,
+            Self::State(error) => return error,
+            Self::Sqlite(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::NotADatabase) => Refusal::NotADatabase {
+                    detail: "its header is not SQLite's".into(),
+                },
+                Some(ErrorCode::DatabaseCorrupt) => Refusal::Integrity {
+                    problems: vec![error.to_string()],
+                },
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                    return StateError::Busy {
+                        waited_ms: options.busy_timeout_ms,
+                    };
+                }
+                _ => return error.into(),
+            },
+        };
+        refused(path, refusal)
+    }
+}
+
+fn refused(path: &Path, refusal: Refusal) -> StateError {
+    StateError::Refused {
         path: path.to_owned(),
-        schema_cookie,
-    })
+        refusal: Box::new(refusal),
+    }
 }
 
-/// A connection that can't write.
+/// The one path by which the file at `path` is known, after symbolic links.
+pub(super) fn real_path(path: &Path) -> Result<PathBuf, StateError> {
+    Ok(path::resolve(path)?.real)
+}
+
+/// Opens the store at `path`, or creates it. The second part of the result counts it as open until it is dropped.
+pub(super) fn open(
+    path: &Path,
+    schema: &Schema,
+    options: &Options,
+) -> Result<(Opened, OpenHere), StateError> {
+    let here = OpenHere::enter()?;
+    settings::engine(rusqlite::version_number(), rusqlite::version())
+        .map_err(|refusal| refused(path, refusal))?;
+    let place = settle(path, schema, options)?;
+    let fault = |fault: Fault| fault.at(&place.real, options);
+    let standing = examine::examine(&place.real, schema, options).map_err(fault)?;
+    if standing == Standing::Empty {
+        may_create(&place, schema, options)?;
+    }
+    let (connection, schema_cookie) =
+        establish(&place, standing, schema, options).map_err(fault)?;
+    let stamp = Stamp::new(&place.real, schema, schema_cookie)
+        .map_err(|refusal| refused(&place.real, refusal))?;
+    let opened = Opened {
+        connection,
+        stamp: Arc::new(stamp),
+    };
+    Ok((opened, here))
+}
+
+/// A connection that can't write, to a store that this process has verified.
 pub(super) fn reader(path: &Path, busy_timeout_ms: u64) -> Result<Connection, StateError> {
-    let connection = Connection::open_with_flags(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-    )?;
-    connection.busy_timeout(Duration::from_millis(busy_timeout_ms))?;
-    connection.pragma_update(None, "foreign_keys", "ON")?;
-    connection.pragma_update(None, "query_only", "ON")?;
-    Ok(connection)
+    let open = || -> Result<Connection, Fault> {
+        let connection = settings::connect(path, settings::Access::Write)?;
+        settings::wait(&connection, busy_timeout_ms)?;
+        settings::every(&connection)?;
+        settings::reads_only(&connection)?;
+        Ok(connection)
+    };
+    let options = Options {
+        busy_timeout_ms,
+        ..Options::default()
+    };
+    open().map_err(|fault| fault.at(path, &options))
+}
+
+/// Checks what `stat` tells of the path, and makes an empty file where there is none.
+fn settle(path: &Path, schema: &Schema, options: &Options) -> Result<Place, StateError> {
+    let place = path::resolve(path)?;
+    files::check(&place, options)?;
+    if place.exists {
+        return Ok(place);
+    }
+    may_create(&place, schema, options)?;
+    path::create(&place)?;
+    let place = path::resolve(&place.real)?;
+    files::check(&place, options)?;
+    Ok(place)
+}
+
+/// Whether a database may be made where there is none, or an empty file.
+fn may_create(place: &Place, schema: &Schema, options: &Options) -> Result<(), StateError> {
+    if !options.create {
+        return Err(refused(&place.real, Refusal::Missing));
+    }
+    let paths = files::old_state(place, schema.identity().old_state);
+    if paths.is_empty() {
+        Ok(())
+    } else {
+        Err(refused(&place.real, Refusal::OldState { paths }))
+    }
+}
+
+/// Opens the connection that writes, and makes the file what the schema says, if it is not yet.
+fn establish(
+    place: &Place,
+    standing: Standing,
+    schema: &Schema,
+    options: &Options,
+) -> Result<(Connection, i64), Fault> {
+    let mut connection = settings::connect(&place.real, settings::Access::Write)?;
+    // Until the store is accepted, closing this connection must not move pages from the log into the file.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    settings::wait(&connection, options.busy_timeout_ms)?;
+    settings::every(&connection)?;
+    if standing != Standing::Whole || !settings::is_wal(&connection)? {
+        let turn = Turnstile::open(&place.real)?.enter(options.busy_timeout_ms)?;
+        // Another process may have done it while this one waited, or have done something else: look again.
+        match identity::read(&connection, schema)? {
+            Standing::Empty => {
+                settings::write_ahead(&connection)?;
+                create::create(&connection, schema, options)?;
+            }
+            Standing::Older { .. } => migrate::migrate(&mut connection, schema, options)?,
+            Standing::Whole => {}
+        }
+        settings::write_ahead(&connection)?;
+        drop(turn);
+    }
+    settings::every(&connection)?;
+    settings::writer(&connection)?;
+    let schema_cookie = identity::whole(&connection, schema)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    Ok((connection, schema_cookie))
 }

@@ -1,18 +1,18 @@
 //! Readers: pooled `query_only` connections, each snapshot one read transaction. A reader never repairs, migrates or claims.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 
-use super::{Shared, open};
+use super::Shared;
+use super::open::{self, Stamp};
 use crate::clock::MonotonicMillis;
 use crate::command::Sql;
 use crate::error::StateError;
 
 pub(crate) struct ReaderPool {
-    path: PathBuf,
+    stamp: Arc<Stamp>,
     busy_timeout_ms: u64,
     idle_limit: usize,
     state: Mutex<PoolState>,
@@ -34,9 +34,9 @@ pub(crate) struct OpenSnapshots {
 }
 
 impl ReaderPool {
-    pub(super) fn new(path: PathBuf, busy_timeout_ms: u64, idle_limit: usize) -> Self {
+    pub(super) fn new(stamp: Arc<Stamp>, busy_timeout_ms: u64, idle_limit: usize) -> Self {
         Self {
-            path,
+            stamp,
             busy_timeout_ms,
             idle_limit,
             state: Mutex::new(PoolState::default()),
@@ -46,6 +46,8 @@ impl ReaderPool {
     pub(super) fn snapshot<'a>(&'a self, shared: &'a Shared) -> Result<Snapshot<'a>, StateError> {
         let connection = self.take()?;
         connection.execute_batch("BEGIN DEFERRED")?;
+        // The first read: it fixes the snapshot, and finds a file or a schema that was changed since.
+        self.stamp.check_reader(&connection)?;
         let mut state = self.lock();
         let number = state.next_number;
         state.next_number += 1;
@@ -83,7 +85,7 @@ impl ReaderPool {
         let pooled = self.lock().idle.pop();
         match pooled {
             Some(connection) => Ok(connection),
-            None => open::reader(&self.path, self.busy_timeout_ms),
+            None => open::reader(&self.stamp.path, self.busy_timeout_ms),
         }
     }
 
@@ -99,7 +101,7 @@ impl ReaderPool {
     }
 }
 
-/// A view of the database at one instant: the first read fixes it. It blocks nobody and can't write.
+/// A view of the database at one instant, that of its opening. It blocks nobody and can't write.
 ///
 /// Keep it short: the write-ahead log can't be reset past the oldest open snapshot.
 pub struct Snapshot<'a> {
@@ -134,7 +136,7 @@ impl std::fmt::Debug for Snapshot<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
             .debug_struct("Snapshot")
-            .field("path", &self.pool.path)
+            .field("path", &self.pool.stamp.path)
             .finish_non_exhaustive()
     }
 }

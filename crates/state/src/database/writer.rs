@@ -23,7 +23,7 @@ pub(super) fn spawn(shared: Arc<Shared>, mut opened: Opened) -> Result<JoinHandl
     opened
         .connection
         .set_prepared_statement_cache_capacity(STATEMENT_CACHE);
-    let turnstile = Turnstile::open(&opened.path)?;
+    let turnstile = Turnstile::open(&opened.stamp.path)?;
     std::thread::Builder::new()
         .name("holdpoint-writer".into())
         .spawn(move || {

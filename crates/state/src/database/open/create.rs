@@ -1,0 +1,56 @@
+//! The creation of the schema in an empty file: all of it in one transaction, or none.
+//!
+//! Called only under the turnstile. A crash before the commit leaves an empty file, which the next one to open creates anew.
+
+use rusqlite::{Connection, named_params};
+
+use super::identity::{self, Standing};
+use super::{Fault, Options};
+use crate::schema::Schema;
+
+/// Creates tables, identity and `schema_meta`, unless somebody has done so.
+pub(super) fn create(
+    connection: &Connection,
+    schema: &Schema,
+    options: &Options,
+) -> Result<(), Fault> {
+    connection.execute_batch("BEGIN IMMEDIATE")?;
+    let result = write(connection, schema, options);
+    end(connection, result)
+}
+
+fn write(connection: &Connection, schema: &Schema, options: &Options) -> Result<(), Fault> {
+    if identity::read(connection, schema)? != Standing::Empty {
+        return Ok(());
+    }
+    let identity = schema.identity();
+    connection.execute_batch(schema.ddl())?;
+    connection.pragma_update(None, "application_id", identity.application_id)?;
+    connection.pragma_update(None, "user_version", identity.user_version)?;
+    connection.execute(
+        "INSERT INTO schema_meta
+             (id, schema_name, schema_version, schema_digest, app_version, created_at, updated_at)
+         VALUES (1, :name, :version, :digest, :app_version, :now, :now)",
+        named_params! {
+            ":name": identity.schema_name, ":version": identity.user_version,
+            ":digest": schema.digest(), ":app_version": APP_VERSION, ":now": options.clock.now(),
+        },
+    )?;
+    Ok(())
+}
+
+/// The version that `schema_meta` names as the file's maker.
+pub(super) const APP_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Commits, or undoes everything and returns the first error.
+pub(super) fn end(connection: &Connection, result: Result<(), Fault>) -> Result<(), Fault> {
+    let result = result.and_then(|()| Ok(connection.execute_batch("COMMIT")?));
+    if result.is_err()
+        && !connection.is_autocommit()
+        && let Err(error) = connection.execute_batch("ROLLBACK")
+    {
+        // SQLite undoes the transaction at the latest when the connection closes. The first error is the one that counts.
+        tracing::error!(%error, "rollback failed");
+    }
+    result
+}
