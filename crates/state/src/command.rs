@@ -12,6 +12,7 @@ use std::fmt;
 use crate::id::Resource;
 use crate::records::blobs::Payload;
 use crate::records::leases::{Claim, Evidence};
+use crate::records::resources::ResourceKey;
 
 pub use change::{Change, Sql, Touched};
 pub(crate) use change::{Transaction, run_command};
@@ -173,6 +174,18 @@ pub struct Command {
     pub(crate) expectation: Expectation,
     pub(crate) evidence: Option<Evidence>,
     pub(crate) payload: Option<Payload>,
+    pub(crate) place: Place,
+}
+
+/// What the caller knows of where the resource's row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Nothing: it is looked for by its name.
+    ByName,
+    /// It has this key.
+    At(ResourceKey),
+    /// There is none: what the name is derived from was looked for in this very transaction.
+    Absent,
 }
 
 /// What the caller says about the resource's present revision.
@@ -196,6 +209,7 @@ impl Command {
             expectation: Expectation::Exists,
             evidence: None,
             payload: None,
+            place: Place::ByName,
         }
     }
 
@@ -226,6 +240,13 @@ impl Command {
     #[must_use]
     pub fn holding(mut self, claim: &Claim) -> Self {
         self.evidence = Some(claim.evidence());
+        self
+    }
+
+    /// Says where the resource's row is, so that it need not be looked for.
+    #[must_use]
+    pub(crate) fn at(mut self, place: Place) -> Self {
+        self.place = place;
         self
     }
 

@@ -97,6 +97,33 @@ text_id! {
     pub struct EventId;
 }
 
+impl EffectId {
+    /// The 20 bytes behind the prefix; none when the text is not an effect id.
+    pub(crate) fn bytes_of(text: &str) -> Option<[u8; 20]> {
+        let digits = text.strip_prefix("effect-")?;
+        if digits.len() != 40
+            || !digits
+                .bytes()
+                .all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+        {
+            return None;
+        }
+        let mut bytes = [0; 20];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(bytes)
+    }
+
+    /// The id whose bytes these are.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Self {
+        let mut text = String::with_capacity(47);
+        text.push_str("effect-");
+        push_hex(&mut text, bytes.iter());
+        Self(text)
+    }
+}
+
 /// One mutable thing: its type, which never changes, and its natural key, which is unique within the type.
 ///
 /// A resource is only a name. Having one gives no right to change what it names.

@@ -119,6 +119,8 @@ pub struct Change<'a> {
     now: UnixMillis,
     monotonic: MonotonicMillis,
     payload: Option<Payload>,
+    /// Whether the event carries the command's own payload unless the body sets another.
+    takes_command_payload: bool,
     generation: Option<u64>,
     holds_lease: bool,
     made_transition: bool,
@@ -278,7 +280,13 @@ impl<'a> Change<'a> {
         transition: Option<(&str, &str)>,
         payload: Option<Payload>,
     ) -> Result<(), StateError> {
-        let own = (self.operation, self.made_transition, self.payload.take());
+        let own = (
+            self.operation,
+            self.made_transition,
+            self.payload.take(),
+            self.takes_command_payload,
+        );
+        self.takes_command_payload = false;
         self.instead(operation)?;
         self.made_transition = false;
         self.payload = payload;
@@ -291,7 +299,12 @@ impl<'a> Change<'a> {
         if let Some(row) = &mut self.row {
             row.revision = revision;
         }
-        (self.operation, self.made_transition, self.payload) = own;
+        (
+            self.operation,
+            self.made_transition,
+            self.payload,
+            self.takes_command_payload,
+        ) = own;
         self.must_be_accepted = true;
         Ok(())
     }
@@ -410,7 +423,10 @@ impl<'a> Change<'a> {
             event_type: self.operation.event,
             actor: &command.actor,
             lease_generation: self.generation,
-            payload: self.payload.as_ref(),
+            payload: self.payload.as_ref().or(command
+                .payload
+                .as_ref()
+                .filter(|_| self.takes_command_payload)),
         };
         let event_seq = events::insert(&sql, &event, self.now)?;
         self.run_projectors(revision, event_seq)?;
@@ -490,7 +506,8 @@ fn run_at<T, E: From<StateError>>(
         creates: row.is_none(),
         now,
         monotonic,
-        payload: command.payload.clone(),
+        payload: None,
+        takes_command_payload: true,
         generation: command
             .evidence
             .as_ref()

@@ -3,7 +3,7 @@
 //! They only read, so that a command which fails here leaves no trace and needs no savepoint.
 
 use super::change::{Sql, Transaction};
-use super::{Command, Expectation, LeaseRule, Operation};
+use super::{Command, Expectation, LeaseRule, Operation, Place};
 use crate::clock::UnixMillis;
 use crate::error::{ClaimLostReason, StateError};
 use crate::records::{leases, resources};
@@ -48,7 +48,11 @@ pub(super) fn check(
         });
     }
 
-    let row = resources::fetch(sql, &command.resource)?;
+    let row = match command.place {
+        Place::ByName => resources::fetch(sql, &command.resource)?,
+        Place::At(key) => resources::fetch_at(sql, &command.resource, key)?,
+        Place::Absent => None,
+    };
     match (command.expectation, row) {
         (Expectation::Exists | Expectation::Revision(_), None) => {
             return Err(StateError::NotFound {

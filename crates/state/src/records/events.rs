@@ -3,7 +3,7 @@
 use rusqlite::{Row, named_params};
 
 use super::blobs::{self, Payload};
-use super::resources::{ResourceKey, sql_integer};
+use super::resources::{self, AggregateKey, ResourceKey, sql_integer};
 use crate::clock::UnixMillis;
 use crate::command::{Actor, ActorKind, Change, Sql};
 use crate::database::Snapshot;
@@ -174,18 +174,14 @@ fn list_of(
     after_revision: u64,
     limit: usize,
 ) -> Result<Vec<Event>, StateError> {
+    let Some(row) = resources::fetch(sql, resource)? else {
+        return Ok(Vec::new());
+    };
     let mut statement = sql.prepare_cached(select_events!(
-        "WHERE e.resource_key = (SELECT resource_key FROM resources
-             WHERE aggregate_key = ?1 AND resource_type = ?2)
-             AND ?3 < e.resource_revision
-         ORDER BY e.resource_revision LIMIT ?4"
+        "WHERE e.resource_key = ?1 AND ?2 < e.resource_revision
+         ORDER BY e.resource_revision LIMIT ?3"
     ))?;
-    batch(statement.query((
-        resource.key(),
-        resource.kind(),
-        sql_integer(after_revision),
-        sql_limit(limit),
-    ))?)
+    batch(statement.query((row.key, sql_integer(after_revision), sql_limit(limit)))?)
 }
 
 fn batch(mut rows: rusqlite::Rows<'_>) -> Result<Vec<Event>, StateError> {
@@ -210,7 +206,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Event> {
     Ok(Event {
         seq: row.get(0)?,
         resource_type: row.get(1)?,
-        resource_key: row.get(2)?,
+        resource_key: row.get::<_, AggregateKey>(2)?.0,
         revision: row.get::<_, i64>(3)?.unsigned_abs(),
         event_type: row.get(4)?,
         actor: ActorKind::from_text(&actor).ok_or_else(|| {

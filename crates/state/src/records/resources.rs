@@ -7,7 +7,7 @@ use crate::clock::UnixMillis;
 use crate::command::{Change, Sql};
 use crate::database::Snapshot;
 use crate::error::StateError;
-use crate::id::Resource;
+use crate::id::{EffectId, Resource};
 
 /// The database's own name for a resource. Domain tables refer to it; it never leaves the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,6 +24,51 @@ impl rusqlite::types::FromSql for ResourceKey {
         value.as_i64().map(Self)
     }
 }
+
+/// A natural key as it is stored. Effect ids are 40 hex digits behind a fixed prefix: their 20 bytes are stored instead, because
+/// there are more effects than anything else.
+pub(crate) enum StoredKey<'a> {
+    Text(&'a str),
+    Effect([u8; 20]),
+}
+
+impl<'a> StoredKey<'a> {
+    /// The stored form of a resource's key; none for an effect id of the wrong form, which names nothing.
+    pub(crate) fn of(resource: &'a Resource) -> Option<Self> {
+        if resource.kind() == EFFECT {
+            EffectId::bytes_of(resource.key()).map(Self::Effect)
+        } else {
+            Some(Self::Text(resource.key()))
+        }
+    }
+}
+
+impl rusqlite::types::ToSql for StoredKey<'_> {
+    fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+        use rusqlite::types::{ToSqlOutput, ValueRef};
+        Ok(match self {
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Effect(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+/// A natural key read from its column.
+pub(crate) struct AggregateKey(pub(crate) String);
+
+impl rusqlite::types::FromSql for AggregateKey {
+    fn column_result(value: rusqlite::types::ValueRef<'_>) -> rusqlite::types::FromSqlResult<Self> {
+        match value {
+            rusqlite::types::ValueRef::Blob(bytes) => {
+                Ok(Self(EffectId::from_bytes(bytes).to_string()))
+            }
+            other => other.as_str().map(|text| Self(text.to_owned())),
+        }
+    }
+}
+
+/// The resource type of effects.
+const EFFECT: &str = "effect";
 
 /// A resource row as the checks read it.
 #[derive(Debug, Clone, Copy)]
@@ -68,18 +113,14 @@ impl Change<'_> {
 }
 
 fn view(sql: &Sql<'_>, resource: &Resource) -> Result<Option<ResourceView>, StateError> {
-    let row: Option<(ResourceKey, i64, UnixMillis, UnixMillis)> = sql
-        .prepare_cached(
-            "SELECT resource_key, revision, created_at, updated_at FROM resources
-             WHERE aggregate_key = ?1 AND resource_type = ?2",
-        )?
-        .query_row((resource.key(), resource.kind()), |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        })
-        .optional()?;
-    let Some((key, revision, created_at, updated_at)) = row else {
+    let Some(ResourceRow { key, .. }) = fetch(sql, resource)? else {
         return Ok(None);
     };
+    let (revision, created_at, updated_at): (i64, _, _) = sql
+        .prepare_cached(
+            "SELECT revision, created_at, updated_at FROM resources WHERE resource_key = ?1",
+        )?
+        .query_row([key], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
     Ok(Some(ResourceView {
         revision: revision.unsigned_abs(),
         created_at,
@@ -89,12 +130,51 @@ fn view(sql: &Sql<'_>, resource: &Resource) -> Result<Option<ResourceView>, Stat
 }
 
 /// The row of a resource.
+///
+/// Effects have no index on their id: an index over digests costs every command a page of its own somewhere in a tree as large as
+/// the history, and what works with effects knows their row (see [`fetch_at`]). Only a person who names an effect pays for a scan.
 pub(crate) fn fetch(sql: &Sql<'_>, resource: &Resource) -> Result<Option<ResourceRow>, StateError> {
+    let Some(key) = StoredKey::of(resource) else {
+        return Ok(None);
+    };
+    let mut statement = match key {
+        StoredKey::Text(_) => sql.prepare_cached(
+            "SELECT resource_key, revision FROM resources
+             WHERE aggregate_key = ?1 AND resource_type = ?2 AND resource_type <> 'effect'",
+        )?,
+        StoredKey::Effect(_) => sql.prepare_cached(
+            "SELECT resource_key, revision FROM resources WHERE aggregate_key = ?1 AND resource_type = ?2",
+        )?,
+    };
+    statement
+        .query_row((key, resource.kind()), |row| {
+            Ok(ResourceRow {
+                key: row.get(0)?,
+                revision: row.get::<_, i64>(1)?.unsigned_abs(),
+            })
+        })
+        .optional()
+        .map_err(StateError::from)
+}
+
+/// The row of a resource whose database key the caller knows; none when another resource has that key.
+pub(crate) fn fetch_at(
+    sql: &Sql<'_>,
+    resource: &Resource,
+    key: ResourceKey,
+) -> Result<Option<ResourceRow>, StateError> {
+    let Some(stored) = StoredKey::of(resource) else {
+        return Ok(None);
+    };
     sql.prepare_cached(
-        "SELECT resource_key, revision FROM resources WHERE aggregate_key = ?1 AND resource_type = ?2",
+        "SELECT revision FROM resources
+         WHERE resource_key = ?1 AND aggregate_key = ?2 AND resource_type = ?3",
     )?
-    .query_row((resource.key(), resource.kind()), |row| {
-        Ok(ResourceRow { key: row.get(0)?, revision: row.get::<_, i64>(1)?.unsigned_abs() })
+    .query_row((key, stored, resource.kind()), |row| {
+        Ok(ResourceRow {
+            key,
+            revision: row.get::<_, i64>(0)?.unsigned_abs(),
+        })
     })
     .optional()
     .map_err(StateError::from)
@@ -106,11 +186,15 @@ pub(crate) fn insert(
     resource: &Resource,
     now: UnixMillis,
 ) -> Result<ResourceKey, StateError> {
+    let stored = StoredKey::of(resource).ok_or_else(|| StateError::Input {
+        what: "effect id",
+        problem: format!("{:?} is not effect- and 40 hex digits", resource.key()),
+    })?;
     sql.prepare_cached(
         "INSERT INTO resources (resource_type, aggregate_key, revision, created_at, updated_at)
          VALUES (:kind, :key, 1, :now, :now)",
     )?
-    .insert(named_params! { ":kind": resource.kind(), ":key": resource.key(), ":now": now })
+    .insert(named_params! { ":kind": resource.kind(), ":key": stored, ":now": now })
     .map(ResourceKey)
     .map_err(StateError::from)
 }

@@ -25,15 +25,22 @@ CREATE TABLE blobs (
     created_at INTEGER NOT NULL
 ) STRICT;
 
+-- Domain rows refer to the integer key, which nobody outside sees; the public id is derived from type and natural key. The
+-- natural key of an effect is the 20 bytes behind its id.
 CREATE TABLE resources (
     resource_key INTEGER PRIMARY KEY,
     resource_type TEXT NOT NULL CHECK (resource_type IN ({{resource_types}})),
-    aggregate_key TEXT NOT NULL CHECK (aggregate_key <> ''),
+    aggregate_key ANY NOT NULL CHECK (
+        (resource_type <> 'effect' AND typeof(aggregate_key) = 'text' AND aggregate_key <> '')
+        OR (resource_type = 'effect' AND typeof(aggregate_key) = 'blob' AND length(aggregate_key) = 20)
+    ),
     revision INTEGER NOT NULL DEFAULT 0 CHECK (revision >= 0),
     created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
-    UNIQUE (aggregate_key, resource_type)
+    updated_at INTEGER NOT NULL
 ) STRICT;
+-- For the checks, which find a resource by its name. An effect is unique by what its id is derived from (see effects), and a
+-- second index over digests would cost every command a page of its own.
+CREATE UNIQUE INDEX resources_by_name ON resources (aggregate_key, resource_type) WHERE resource_type <> 'effect';
 
 CREATE TABLE leases (
     resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
