@@ -47,6 +47,8 @@ rules! {
     SqlReadRoom = "sql-read-room",
     /// Raw mutating SQL in a test, benchmark, example or doc-test without a stated reason.
     SqlInTest = "sql-in-test",
+    /// SQL that is put together while the program runs, so that nobody can say what it changes.
+    SqlUnreadable = "sql-unreadable",
     /// Two schema files define one table.
     SqlTableTwice = "sql-table-twice",
     /// A `.sql` file that the grammar of `SQLite` does not accept.

@@ -6,6 +6,7 @@
 
 mod doc;
 mod file;
+mod join;
 mod opening;
 mod rust;
 mod statement;
@@ -21,7 +22,7 @@ use super::finding::Finding;
 use super::glob;
 use super::rules::Rule;
 use super::{LintError, Workspace};
-use file::{Facts, Said};
+use file::{Facts, Places, Said};
 use statement::Kind;
 
 /// A crate with its rooms and what its files say.
@@ -62,6 +63,11 @@ pub fn check(
             .iter()
             .flat_map(|facts| &facts.asked_names)
             .collect();
+        let text_names: BTreeSet<&String> = domain
+            .files
+            .iter()
+            .flat_map(|facts| &facts.text_names)
+            .collect();
         for facts in &domain.files {
             findings.extend(
                 exceptions.add_comments(&facts.path, &facts.source, |line| facts.item_end(line)),
@@ -80,6 +86,7 @@ pub fn check(
                 asked_names: &asked_names,
             };
             findings.extend(facts.said.iter().filter_map(|said| judge.finding(said)));
+            findings.extend(judge.unreadable(&text_names));
         }
     }
     Ok(findings)
@@ -88,6 +95,20 @@ pub fn check(
 fn read(workspace: &Workspace) -> Result<Vec<Domain>, LintError> {
     let shared = workspace.config.rooms.or(&Rooms::of_a_domain());
     let mut domains = Vec::new();
+    let prefix_of = |package| {
+        let folder = workspace.folder(package);
+        if folder.is_empty() {
+            folder
+        } else {
+            format!("{folder}/")
+        }
+    };
+    let prefixes: Vec<String> = workspace.packages().into_iter().map(prefix_of).collect();
+    let places = Places {
+        root: &workspace.root,
+        prefixes: &prefixes,
+        exclude: &workspace.config.exclude,
+    };
     for package in workspace.packages() {
         let folder = workspace.folder(package);
         let rooms = workspace
@@ -97,14 +118,17 @@ fn read(workspace: &Workspace) -> Result<Vec<Domain>, LintError> {
             .map_or_else(|| shared.clone(), |entry| entry.rooms.or(&shared));
         let mut paths = Vec::new();
         sources(workspace, &workspace.root.join(&folder), true, &mut paths)?;
-        let prefix = if folder.is_empty() {
-            folder
-        } else {
-            format!("{folder}/")
-        };
+        // A target may lie outside its crate's folder.
+        for target in &package.targets {
+            let path = super::relative(&workspace.root, target.src_path.as_std_path());
+            if !paths.contains(&path) && !glob::matches_any(places.exclude, &path) {
+                paths.push(path);
+            }
+        }
+        let prefix = prefix_of(package);
         domains.push(Domain {
             name: package.name.to_string(),
-            files: file::read_all(&workspace.root, &prefix, &paths)?,
+            files: file::read_all(&places, &prefix, &paths)?,
             prefix,
             rooms,
         });
@@ -286,6 +310,31 @@ impl Judge<'_> {
         Some(said.finding(self.facts, rule, message))
     }
 
+    /// A finding for each piece of SQL that nobody can read before the program runs.
+    fn unreadable(&self, text_names: &BTreeSet<&String>) -> Vec<Finding> {
+        if in_room(self.domain.rooms.engine.as_ref(), self.in_crate) || self.is_test_file() {
+            return Vec::new();
+        }
+        self.facts
+            .unread
+            .iter()
+            .filter(|(line, _, name)| {
+                !self.facts.is_test_line(*line)
+                    && !name.as_ref().is_some_and(|name| text_names.contains(name))
+            })
+            .map(|&(line, column, ref name)| Finding {
+                path: self.facts.path.clone(),
+                line,
+                column,
+                rule: Rule::SqlUnreadable,
+                message: format!(
+                    "SQL that is put together at run time{}; write the statement as a literal or a constant",
+                    name.as_ref().map_or_else(String::new, |name| format!(" (`{name}` has no text here)"))
+                ),
+            })
+            .collect()
+    }
+
     fn where_to(&self, room: Option<&Vec<String>>) -> String {
         match room.map(Vec::as_slice) {
             Some([first, ..]) => format!("move it to {}{first}", self.domain.prefix),
@@ -321,9 +370,11 @@ impl Judge<'_> {
     }
 
     fn is_test(&self, said: &Said) -> bool {
-        said.in_doc
-            || in_room(self.domain.rooms.tests.as_ref(), self.in_crate)
-            || self.facts.is_test_line(said.line)
+        said.in_doc || self.is_test_file() || self.facts.is_test_line(said.line)
+    }
+
+    fn is_test_file(&self) -> bool {
+        in_room(self.domain.rooms.tests.as_ref(), self.in_crate)
             || self.test_modules.iter().any(|module| {
                 self.in_crate
                     .strip_prefix(module.as_str())

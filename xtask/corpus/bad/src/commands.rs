@@ -1,6 +1,5 @@
 //! Joined, filled and hidden texts.
 
-// sample: verb_of_a_template
 const VERB: &str = "DELETE";
 const TABLE: &str = "runs";
 // sample: transaction_constant_that_is_run
@@ -27,6 +26,7 @@ fn joined(db: &Db, id: &str) {
     let _ = format!("INSERT INTO runs ({}) VALUES ({})", "id", "?1");
     // sample: format_with_a_clause
     let _ = format!("UPDATE runs SET status = 'x' {clause}");
+    // sample: format_with_a_known_verb
     let _ = format!("{VERB} FROM {TABLE} WHERE id = 1");
     // sample: format_with_a_literal_verb
     let _ = format!("{} FROM runs WHERE id = 1", "DELETE");
@@ -60,6 +60,24 @@ fn joined(db: &Db, id: &str) {
     #[query(sql = "DELETE FROM runs WHERE id = 1")]
     // sample: included_text
     let _ = include_str!("hidden.txt");
+    // sample: included_through_the_manifest_folder
+    let _ = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/hidden.txt"));
+    // sample: included_code
+    include!("hidden.inc");
+    // sample: parameter_that_is_run
+    db.execute_batch(id);
+    // sample: field_that_is_prepared
+    db.prepare_cached(&self.text);
+    // sample: result_of_a_call_that_is_prepared
+    connection.prepare(&build(id));
+    // sample: template_that_begins_with_a_placeholder
+    change.sql().prepare(&format!("{id} FROM runs"));
+    // sample: bytes_that_are_run
+    db.execute_batch(std::str::from_utf8(&[68, 69, 76])?);
+    // sample: refused_by_the_grammar_in_lower_case
+    let _ = "delete from runs where id = 1 order by by";
+    // sample: verb_by_a_path
+    let _ = format!("{} FROM runs WHERE id = 1", self::VERB);
     // sample: macro_rules_body
     macro_rules! wipe {
         ($db:expr) => {
@@ -96,6 +114,10 @@ mod tests {
         db.execute("DELETE FROM runs WHERE id = 1", []);
     }
 }
+
+// sample: module_in_a_file_of_another_kind
+#[path = "hidden.inc"]
+mod hidden;
 
 #[cfg(test)]
 mod checks;

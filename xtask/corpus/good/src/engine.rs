@@ -9,4 +9,6 @@ fn run(db: &Db) {
     db.execute_batch("VACUUM");
     // sample: savepoint_template_in_an_engine_room
     db.execute_batch(&format!("SAVEPOINT {name}"));
+    // sample: run_time_text_in_an_engine_room
+    db.execute_batch(text);
 }

@@ -13,4 +13,18 @@ fn write(table: &str) {
     let _ = format!("INSERT INTO steps ({columns}) VALUES ({values})");
     // sample: own_template_of_a_list
     let _ = format!("DELETE FROM steps WHERE job_id IN ({})", "?,?,?");
+    // sample: constant_that_is_prepared
+    db.prepare_cached(FIND);
+    // sample: variable_with_a_text
+    let text = format!("SELECT id FROM jobs WHERE status = '{table}'");
+    db.prepare(&text);
+    // sample: included_sql_that_is_run
+    const SCHEMA: &str = include_str!("schema.sql");
+    db.execute_batch(SCHEMA);
+    // sample: prepare_that_is_not_of_sql
+    plan.prepare(&table);
+    // sample: batch_by_include
+    db.execute_batch(include_str!("schema.sql"));
 }
+
+const FIND: &str = "SELECT id FROM jobs WHERE id = ?1";

@@ -14,6 +14,7 @@ use super::statement::{self, Mutation};
 use super::text::{Anchor, Text};
 use crate::lint::LintError;
 use crate::lint::finding::Finding;
+use crate::lint::glob;
 use crate::lint::rules::Rule;
 
 /// Files that are included as text are judged up to this size, in bytes.
@@ -52,6 +53,10 @@ pub(super) struct Facts {
     pub(super) said: Vec<Said>,
     /// Constants and variables that are handed to something that runs SQL.
     pub(super) asked_names: BTreeSet<String>,
+    /// Names that have a text as their value.
+    pub(super) text_names: BTreeSet<String>,
+    /// SQL that can't be read here: the place, and the name it comes by, if it has one.
+    pub(super) unread: Vec<(usize, usize, Option<String>)>,
     /// Findings that need no further judgement.
     pub(super) problems: Vec<Finding>,
     /// Modules of the crate that are compiled for tests only: paths in the crate, without `.rs`.
@@ -90,7 +95,7 @@ impl Facts {
 
 /// Reads files, on as many threads as help. `prefix` is the crate's folder with a closing `/`.
 pub(super) fn read_all(
-    root: &Path,
+    places: &Places<'_>,
     prefix: &str,
     paths: &[String],
 ) -> Result<Vec<Facts>, LintError> {
@@ -103,7 +108,7 @@ pub(super) fn read_all(
                 scope.spawn(move || {
                     chunk
                         .iter()
-                        .map(|path| read(root, prefix, path))
+                        .map(|path| read(places, prefix, path))
                         .collect::<Result<Vec<_>, _>>()
                 })
             })
@@ -116,8 +121,8 @@ pub(super) fn read_all(
     })
 }
 
-fn read(root: &Path, prefix: &str, path: &str) -> Result<Facts, LintError> {
-    let full = root.join(path);
+fn read(places: &Places<'_>, prefix: &str, path: &str) -> Result<Facts, LintError> {
+    let full = places.root.join(path);
     let source = std::fs::read_to_string(&full).map_err(|source| LintError::Read {
         path: full.clone(),
         source,
@@ -130,7 +135,7 @@ fn read(root: &Path, prefix: &str, path: &str) -> Result<Facts, LintError> {
     if path.to_ascii_lowercase().ends_with(".sql") {
         sql_file(&mut facts);
     } else {
-        rust_file(&mut facts, root, prefix);
+        rust_file(&mut facts, places, prefix);
         // Spans of this file are not asked for again.
         proc_macro2::extra::invalidate_current_thread_spans();
     }
@@ -170,7 +175,7 @@ fn said(text: &Text, mutations: Vec<Mutation>) -> Vec<Said> {
         .collect()
 }
 
-fn rust_file(facts: &mut Facts, root: &Path, prefix: &str) {
+fn rust_file(facts: &mut Facts, places: &Places<'_>, prefix: &str) {
     // A line that makes a script of a file is no Rust; blank it, so that columns and lines stay.
     let source = match facts.source.split_once('\n') {
         Some((first, rest)) if first.starts_with("#!") && !first.starts_with("#![") => {
@@ -184,7 +189,9 @@ fn rust_file(facts: &mut Facts, root: &Path, prefix: &str) {
     };
     let mut found = rust::texts(&tokens, &source, &[]);
     for include in &found.includes {
-        found.texts.extend(included(root, &facts.path, include));
+        found
+            .texts
+            .extend(included(places, prefix, &facts.path, include));
     }
     for text in found
         .texts
@@ -196,6 +203,8 @@ fn rust_file(facts: &mut Facts, root: &Path, prefix: &str) {
             .extend(said(text, statement::analyse(&text.value).mutations));
     }
     facts.asked_names = found.asked_names;
+    facts.text_names = found.text_names;
+    facts.unread = found.unread;
     match syn::parse2::<syn::File>(tokens) {
         Ok(file) => {
             let in_crate = facts.path.strip_prefix(prefix).unwrap_or(&facts.path);
@@ -231,17 +240,53 @@ fn broken(facts: &Facts, span: proc_macro2::Span, error: &dyn std::fmt::Display)
     }
 }
 
-/// The text of an included file. SQL and Rust files are judged where they are.
-fn included(root: &Path, includer: &str, include: &rust::Include) -> Vec<Text> {
-    let target = resolve(&root.join(includer), &include.path);
-    let extension = target
-        .extension()
-        .and_then(|extension| extension.to_str())
-        .unwrap_or_default();
-    let is_judged_itself = matches!(extension, "rs" | "sql") && target.starts_with(root);
+/// Which files of a workspace are judged where they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places<'a> {
+    pub(super) root: &'a Path,
+    /// Folders of the crates from the root, each with a closing `/` unless it is the root.
+    pub(super) prefixes: &'a [String],
+    pub(super) exclude: &'a [String],
+}
+
+impl Places<'_> {
+    fn judges(&self, target: &Path) -> bool {
+        let Ok(relative) = target.strip_prefix(self.root) else {
+            return false;
+        };
+        let relative = relative.to_string_lossy().replace('\\', "/");
+        let is_source = matches!(
+            target.extension().and_then(|text| text.to_str()),
+            Some("rs" | "sql")
+        );
+        is_source
+            && self
+                .prefixes
+                .iter()
+                .any(|prefix| relative.starts_with(prefix.as_str()))
+            && !relative.split('/').any(|name| name.starts_with('.'))
+            && !glob::matches_any(self.exclude, &relative)
+    }
+}
+
+/// The texts of an included file that is not judged where it is.
+fn included(
+    places: &Places<'_>,
+    prefix: &str,
+    includer: &str,
+    include: &rust::Include,
+) -> Vec<Text> {
+    let from = places.root.join(includer);
+    let target = match include.path.strip_prefix(rust::CRATE_FOLDER) {
+        Some(in_crate) => resolve(
+            &places.root.join(prefix).join("Cargo.toml"),
+            in_crate.trim_start_matches('/'),
+        ),
+        None => resolve(&from, &include.path),
+    };
     let is_small =
         std::fs::metadata(&target).is_ok_and(|metadata| metadata.len() <= INCLUDED_BYTES_MAX);
-    if is_judged_itself || !is_small {
+    if places.judges(&target) || !is_small {
         return Vec::new();
     }
     let Ok(content) = std::fs::read_to_string(&target) else {
@@ -255,7 +300,14 @@ fn included(root: &Path, includer: &str, include: &rust::Include) -> Vec<Text> {
         }],
         ..text
     };
-    if extension != "md" {
+    if include.is_code {
+        let Ok(tokens) = content.parse() else {
+            return Vec::new();
+        };
+        let found = rust::texts(&tokens, &content, &[]);
+        return found.texts.into_iter().map(at_include).collect();
+    }
+    if target.extension().is_none_or(|extension| extension != "md") {
         return vec![at_include(Text {
             value: content,
             ..Text::default()

@@ -192,8 +192,11 @@ fn update<'a>(cursor: &mut Cursor<'_, 'a>) -> Option<Judged<'a>> {
     if !cursor.eat("SET") {
         return None;
     }
-    if cursor.at_end() || cursor.at_placeholder() {
+    if cursor.at_end() {
         return Some((table, Evidence::Beginning));
+    }
+    if cursor.at_placeholder() {
+        return Some((table, Evidence::Refused));
     }
     if cursor.peek()?.is("(") {
         return cursor.skip_bracket().then_some((table, Evidence::Certain));
@@ -214,12 +217,12 @@ fn delete<'a>(cursor: &mut Cursor<'_, 'a>) -> Option<Judged<'a>> {
     if cursor.eat("AS") {
         cursor.name()?;
     }
-    if cursor.at_end() || cursor.at_placeholder() {
+    if cursor.at_end() {
         return Some((table, Evidence::Beginning));
     }
-    cursor
-        .eat_any(&["WHERE", "RETURNING", "ORDER", "LIMIT", "INDEXED"])
-        .then_some((table, Evidence::Beginning))
+    let goes_on = cursor.at_placeholder()
+        || cursor.eat_any(&["WHERE", "RETURNING", "ORDER", "LIMIT", "INDEXED"]);
+    goes_on.then_some((table, Evidence::Refused))
 }
 
 /// `CREATE`, `ALTER` or `DROP` of a table, index, view or trigger.

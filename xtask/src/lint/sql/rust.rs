@@ -9,8 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use proc_macro2::{Delimiter, Group, LineColumn, Span, TokenStream, TokenTree};
 
 use super::doc;
-use super::statement::OPENERS;
+use super::statement::{self, OPENERS};
 use super::text::{Anchor, Text, decode};
+
+/// Stands for the crate's folder at the beginning of an included path.
+pub(super) const CRATE_FOLDER: &str = "<crate>";
 
 /// Methods whose first argument is SQL.
 const RUNS_SQL: &[&str] = &[
@@ -26,6 +29,22 @@ const RUNS_SQL: &[&str] = &[
     "query_row_and_then",
 ];
 
+/// Of these, the ones that run nothing but SQL, whoever has them.
+const RUNS_ONLY_SQL: &[&str] = &["execute_batch", "prepare_cached", "prepare_with_flags"];
+
+/// What is asked to `prepare` when that means SQL.
+const SQL_RECEIVERS: &[&str] = &[
+    "change",
+    "conn",
+    "connection",
+    "database",
+    "db",
+    "snapshot",
+    "sql",
+    "transaction",
+    "tx",
+];
+
 /// Methods that set a pragma, with its name as second argument.
 const SETS_PRAGMA: &[&str] = &["pragma", "pragma_update", "pragma_update_and_check"];
 
@@ -37,11 +56,18 @@ pub(super) struct Found {
     pub(super) includes: Vec<Include>,
     /// Names that are handed to something that runs SQL.
     pub(super) asked_names: BTreeSet<String>,
+    /// Names that have a text as their value.
+    pub(super) text_names: BTreeSet<String>,
+    /// SQL that can't be read here: the place, and the name it comes by, if it has one.
+    pub(super) unread: Vec<(usize, usize, Option<String>)>,
 }
 
-/// An `include_str!` or `include_bytes!`.
+/// A file that becomes part of another one.
 #[derive(Debug)]
 pub(super) struct Include {
+    /// As code, by `include!` or `#[path]`; otherwise as a text, by `include_str!` or `include_bytes!`.
+    pub(super) is_code: bool,
+    /// As written.
     pub(super) path: String,
     pub(super) line: usize,
     pub(super) column: usize,
@@ -67,22 +93,22 @@ pub(super) fn texts(tokens: &TokenStream, source: &str, lines: Lines<'_>) -> Fou
 }
 
 #[derive(Clone, Debug, Default)]
-struct Context {
-    asked_for: bool,
-    binding: Option<String>,
+pub(super) struct Context {
+    pub(super) asked_for: bool,
+    pub(super) binding: Option<String>,
 }
 
-struct Walk<'a> {
-    found: Found,
+pub(super) struct Walk<'a> {
+    pub(super) found: Found,
     lines: Lines<'a>,
     source_lines: Vec<&'a str>,
     /// Constants and variables whose value is one literal.
-    values: BTreeMap<String, (String, Vec<Anchor>)>,
+    pub(super) values: BTreeMap<String, String>,
     doc: doc::Block,
 }
 
 impl Walk<'_> {
-    fn place(&self, at: LineColumn) -> (usize, usize) {
+    pub(super) fn place(&self, at: LineColumn) -> (usize, usize) {
         match at
             .line
             .checked_sub(1)
@@ -93,7 +119,7 @@ impl Walk<'_> {
         }
     }
 
-    fn literal(&self, token: &TokenTree) -> Option<(String, Vec<Anchor>)> {
+    pub(super) fn literal(&self, token: &TokenTree) -> Option<(String, Vec<Anchor>)> {
         let TokenTree::Literal(literal) = token else {
             return None;
         };
@@ -112,7 +138,7 @@ impl Walk<'_> {
                 && let [.., equals, value] = statement
                 && is_punct(equals, '=')
                 && let Some(name) = bound_name(statement.get(start + 1..).unwrap_or_default())
-                && let Some(literal) = self.literal(value)
+                && let Some((literal, _)) = self.literal(value)
             {
                 self.values.insert(name, literal);
             }
@@ -160,7 +186,8 @@ impl Walk<'_> {
                     } else if let [TokenTree::Group(group), ..] = rest
                         && group.delimiter() == Delimiter::Parenthesis
                     {
-                        used += self.call(&name, token.span(), group, &context);
+                        let before = tokens.get(..at).unwrap_or_default();
+                        used += self.call(&name, token.span(), before, group, &context);
                     }
                 }
                 TokenTree::Literal(_) => {
@@ -182,7 +209,13 @@ impl Walk<'_> {
         }
     }
 
-    fn emit(&mut self, value: String, anchors: Vec<Anchor>, context: &Context) {
+    pub(super) fn emit(&mut self, value: String, anchors: Vec<Anchor>, context: &Context) {
+        self.found.text_names.extend(
+            context
+                .binding
+                .clone()
+                .filter(|_| statement::is_readable(&value)),
+        );
         self.found.texts.push(Text {
             value,
             anchors,
@@ -190,25 +223,6 @@ impl Walk<'_> {
             in_doc: false,
             binding: context.binding.clone(),
         });
-    }
-
-    /// `"DELETE " + "FROM runs"`: the later text belongs to the earlier one.
-    fn plus(&mut self, rest: &[TokenTree], statement_start: usize) -> usize {
-        let skipped = rest.iter().take_while(|token| is_punct(token, '&')).count();
-        let next = rest.get(skipped).and_then(|token| self.literal(token));
-        let is_assignment = rest.first().is_some_and(|token| is_punct(token, '='));
-        if self.found.texts.len() <= statement_start || is_assignment {
-            return 0;
-        }
-        let Some(last) = self.found.texts.last_mut() else {
-            return 0;
-        };
-        if let Some((value, anchors)) = next {
-            last.push(&value, &anchors);
-            return skipped + 1;
-        }
-        last.value.push_str("{}");
-        0
     }
 
     /// Documentation is read as documentation; other attributes are tokens like any others.
@@ -226,6 +240,19 @@ impl Walk<'_> {
             return skipped + 1;
         }
         self.end_doc();
+        if let [name, equals, path] = inner.as_slice()
+            && is_any_ident(name, &["path"])
+            && is_punct(equals, '=')
+            && let Some((written, _)) = self.literal(path)
+        {
+            let (line, column) = self.place(path.span().start());
+            self.found.includes.push(Include {
+                is_code: true,
+                path: written,
+                line,
+                column,
+            });
+        }
         self.stream(&group.stream(), &Context::default());
         skipped + 1
     }
@@ -294,7 +321,14 @@ impl Walk<'_> {
     }
 
     /// `name(…)`; gives the number of tokens used behind the name.
-    fn call(&mut self, name: &str, span: Span, group: &Group, context: &Context) -> usize {
+    fn call(
+        &mut self,
+        name: &str,
+        span: Span,
+        before: &[TokenTree],
+        group: &Group,
+        context: &Context,
+    ) -> usize {
         let inner: Vec<TokenTree> = group.stream().into_iter().collect();
         let arguments: Vec<&[TokenTree]> = inner.split(|token| is_punct(token, ',')).collect();
         if SETS_PRAGMA.contains(&name) {
@@ -320,9 +354,10 @@ impl Walk<'_> {
         let Some((first, _)) = arguments.split_first() else {
             return 0;
         };
-        if let Some(TokenTree::Ident(last)) = first.last() {
-            self.found.asked_names.insert(last.to_string());
-        }
+        let asked_name = asked_name(first);
+        self.found.asked_names.extend(asked_name.clone());
+        let texts_before = self.found.texts.len();
+        let includes_before = self.found.includes.len();
         self.sequence(
             first,
             &Context {
@@ -330,8 +365,34 @@ impl Walk<'_> {
                 ..context.clone()
             },
         );
+        let is_sql =
+            RUNS_ONLY_SQL.contains(&name) || (name == "prepare" && is_sql_receiver(before));
+        let is_read = match self.found.texts.get(texts_before) {
+            Some(text) => statement::is_readable(&text.value),
+            None => self.found.includes.len() > includes_before,
+        };
+        if is_sql && !is_read && !first.is_empty() {
+            let (line, column) = self.place(span.start());
+            self.found.unread.push((line, column, asked_name));
+        }
         self.sequence(inner.get(first.len()..).unwrap_or_default(), context);
         1
+    }
+
+    /// The path of `concat!(env!("CARGO_MANIFEST_DIR"), "/…")`, as if written from the crate's folder.
+    fn joined_path(&self, parts: &Group) -> String {
+        let inner: Vec<TokenTree> = parts.stream().into_iter().collect();
+        let parts: Vec<&[TokenTree]> = inner.split(|token| is_punct(token, ',')).collect();
+        match parts.split_first() {
+            Some(([env, bang, TokenTree::Group(variable)], rest))
+                if is_any_ident(env, &["env"])
+                    && is_punct(bang, '!')
+                    && variable.stream().to_string().contains("CARGO_MANIFEST_DIR") =>
+            {
+                format!("{CRATE_FOLDER}{}", self.join(rest, "").value)
+            }
+            _ => self.join(&parts, "").value,
+        }
     }
 
     fn macro_call(&mut self, name: &str, group: &Group, context: &Context) {
@@ -353,12 +414,23 @@ impl Walk<'_> {
                 self.emit(group.stream().to_string(), anchors, context);
                 return;
             }
-            "include_str" | "include_bytes" => {
-                if let [path] = inner.as_slice()
-                    && let Some((path, _)) = self.literal(path)
-                {
-                    self.found.includes.push(Include { path, line, column });
-                }
+            "include_str" | "include_bytes" | "include" => {
+                let parts: Vec<&[TokenTree]> = inner.split(|token| is_punct(token, ',')).collect();
+                let path = match inner.as_slice() {
+                    [concat, bang, TokenTree::Group(parts)]
+                        if is_any_ident(concat, &["concat"]) && is_punct(bang, '!') =>
+                    {
+                        self.joined_path(parts)
+                    }
+                    _ => self.join(&parts, "").value,
+                };
+                self.found.text_names.extend(context.binding.clone());
+                self.found.includes.push(Include {
+                    is_code: name == "include",
+                    path,
+                    line,
+                    column,
+                });
                 return;
             }
             _ => {}
@@ -398,145 +470,36 @@ impl Walk<'_> {
             self.sequence(&inner, context);
         }
     }
-
-    /// `["DELETE ", "FROM runs"].concat()` and `.join(" ")`.
-    fn joined_list(&mut self, group: &Group, rest: &[TokenTree], context: &Context) {
-        let [dot, method, TokenTree::Group(arguments), ..] = rest else {
-            return;
-        };
-        if !is_punct(dot, '.') || !is_any_ident(method, &["concat", "join"]) {
-            return;
-        }
-        let separator = arguments
-            .stream()
-            .into_iter()
-            .next()
-            .and_then(|token| self.literal(&token))
-            .map(|(value, _)| value)
-            .unwrap_or_default();
-        let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-        let parts: Vec<&[TokenTree]> = inner.split(|token| is_punct(token, ',')).collect();
-        let text = self.join(&parts, &separator);
-        self.emit(text.value, text.anchors, context);
-    }
-
-    /// The parts as one text; what is not known here becomes a placeholder.
-    fn join(&self, parts: &[&[TokenTree]], separator: &str) -> Text {
-        let mut text = Text::default();
-        for (index, part) in parts.iter().filter(|part| !part.is_empty()).enumerate() {
-            if index > 0 {
-                text.value.push_str(separator);
-            }
-            match self.known(part) {
-                Some((value, anchors)) => text.push(&value, &anchors),
-                None => text.value.push_str("{}"),
-            }
-        }
-        text
-    }
-
-    /// A literal, or a name whose value is one literal.
-    fn known(&self, part: &[TokenTree]) -> Option<(String, Vec<Anchor>)> {
-        match part {
-            [TokenTree::Ident(name)] => self.values.get(&name.to_string()).cloned(),
-            [one] => self.literal(one),
-            [path @ .., name] if path.iter().all(|token| is_punct(token, '&')) => {
-                self.known(std::slice::from_ref(name))
-            }
-            _ => None,
-        }
-    }
-
-    /// A template with the arguments that are known here in their places.
-    fn filled(&self, template: &TokenTree, arguments: &[&[TokenTree]]) -> Text {
-        let Some((value, anchors)) = self.literal(template) else {
-            return Text::default();
-        };
-        let source = Text {
-            value,
-            anchors,
-            ..Text::default()
-        };
-        let mut text = Text::default();
-        let mut positional = arguments.iter();
-        let mut at = 0;
-        let push = |text: &mut Text, from: usize, to: usize| {
-            let (line, column) = source.place(from);
-            let mut anchors = vec![Anchor {
-                at: 0,
-                line,
-                column,
-            }];
-            anchors.extend(
-                source
-                    .anchors
-                    .iter()
-                    .filter(|anchor| from < anchor.at && anchor.at < to)
-                    .map(|anchor| Anchor {
-                        at: anchor.at - from,
-                        ..*anchor
-                    }),
-            );
-            text.push(source.value.get(from..to).unwrap_or_default(), &anchors);
-        };
-        while let Some(open) = source
-            .value
-            .get(at..)
-            .and_then(|rest| rest.find('{'))
-            .map(|found| at + found)
-        {
-            let rest = source.value.get(open..).unwrap_or_default();
-            let Some(close) = rest.find('}').filter(|_| !rest.starts_with("{{")) else {
-                push(&mut text, at, open + 1);
-                at = open + 1;
-                continue;
-            };
-            push(&mut text, at, open);
-            let name = rest
-                .get(1..close)
-                .unwrap_or_default()
-                .split(':')
-                .next()
-                .unwrap_or_default();
-            let known = if name.is_empty() {
-                positional.next().and_then(|part| self.known(part))
-            } else if let Ok(index) = name.parse::<usize>() {
-                arguments.get(index).and_then(|part| self.known(part))
-            } else {
-                self.named(name, arguments)
-            };
-            match known {
-                Some((value, anchors)) => text.push(&value, &anchors),
-                None => push(&mut text, open, open + close + 1),
-            }
-            at = open + close + 1;
-        }
-        push(&mut text, at, source.value.len());
-        text
-    }
-
-    /// The value of `{name}`: an argument `name = "…"`, or a constant in scope.
-    fn named(&self, name: &str, arguments: &[&[TokenTree]]) -> Option<(String, Vec<Anchor>)> {
-        arguments
-            .iter()
-            .find_map(|part| match part {
-                [key, equals, value @ ..]
-                    if is_any_ident(key, &[name]) && is_punct(equals, '=') =>
-                {
-                    Some(self.known(value))
-                }
-                _ => None,
-            })
-            .unwrap_or_else(|| self.values.get(name).cloned())
-    }
 }
 
-fn is_punct(token: &TokenTree, sign: char) -> bool {
+pub(super) fn is_punct(token: &TokenTree, sign: char) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == sign)
 }
 
-fn is_any_ident(token: &TokenTree, names: &[&str]) -> bool {
+pub(super) fn is_any_ident(token: &TokenTree, names: &[&str]) -> bool {
     matches!(token, TokenTree::Ident(ident) if names.iter().any(|name| ident == name))
+}
+
+/// The name that an argument is, when it is a name: `SQL`, `&sql`, `queries::SQL`.
+fn asked_name(argument: &[TokenTree]) -> Option<String> {
+    let (last, path) = argument.split_last()?;
+    let is_path = path.iter().all(|token| {
+        is_punct(token, '&') || is_punct(token, ':') || matches!(token, TokenTree::Ident(_))
+    });
+    match last {
+        TokenTree::Ident(name) if is_path => Some(name.to_string()),
+        _ => None,
+    }
+}
+
+/// True when what stands before a method is a connection by its name: `connection.`, `change.sql().`.
+fn is_sql_receiver(before: &[TokenTree]) -> bool {
+    match before {
+        [.., name, TokenTree::Group(_), dot] | [.., name, dot] if is_punct(dot, '.') => {
+            is_any_ident(name, SQL_RECEIVERS)
+        }
+        _ => false,
+    }
 }
 
 /// The name behind `let`, `const` or `static`.

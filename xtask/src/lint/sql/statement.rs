@@ -29,6 +29,8 @@ pub(super) enum Evidence {
     Certain,
     /// A whole statement of two or three words, which prose may have too: "release notes".
     Short,
+    /// More than a beginning, with something that the grammar does not know, such as a placeholder.
+    Refused,
     /// The beginning of a statement whose rest comes from elsewhere.
     Beginning,
     /// One word, "begin" or "VACUUM": SQL only where SQL is asked for.
@@ -113,6 +115,7 @@ impl Mutation {
             Evidence::Short => {
                 asked_for || known || (self.capitals && !PROSE.contains(&self.next_word.as_str()))
             }
+            Evidence::Refused => asked_for || known || (self.capitals && self.table_is_placeholder),
             Evidence::Beginning => {
                 asked_for
                     || (self.capitals
@@ -164,6 +167,14 @@ pub(super) fn may_mutate(text: &str) -> bool {
                 .iter()
                 .any(|opener| opener.eq_ignore_ascii_case(word))
     })
+}
+
+/// True when the text itself says what kind of statement it begins with.
+pub(super) fn is_readable(text: &str) -> bool {
+    let (filled, placeholders) = words::fill_placeholders(text);
+    words::split(&filled, &placeholders)
+        .first()
+        .is_none_or(|word| !word.placeholder)
 }
 
 /// Reads a text as a batch of statements.
