@@ -11,4 +11,5 @@
 mod blobs;
 mod children;
 mod commands;
+mod effects;
 mod events;
