@@ -7,6 +7,7 @@ use crate::error::StateError;
 use crate::id::{EffectId, Resource, derived_id};
 use crate::json;
 use crate::records::blobs::Payload;
+use crate::records::resources::ResourceKey;
 
 /// The longest effect type, and the longest key of an effect outside the controller scope, in characters.
 const NAME_CHARS_MAX: usize = 256;
@@ -130,7 +131,8 @@ pub enum EffectIdentity {
 }
 
 impl EffectIdentity {
-    /// An identity of its own, such as `{decisionId, effectType}`: equal values are the same effect, whatever the source.
+    /// An identity of its own, such as `{decisionId, effectType}`. Its effects have one source, among whose effects a repeat is
+    /// looked for.
     ///
     /// # Errors
     ///
@@ -295,6 +297,8 @@ pub struct EffectAttempt {
     pub effect_id: EffectId,
     /// The number of the try, from 1.
     pub number: u32,
+    /// Where the effect's row is.
+    pub(super) key: ResourceKey,
 }
 
 /// What the owner of a source may do about an effect now (effects reference, section 8).

@@ -10,7 +10,7 @@ use super::model::{EffectState, OwnerScope, error_payload, resource};
 use super::source::request_member;
 use super::store::{self, EffectRow, Settled};
 use super::{CONFIRM, RESOLVE_REJECT, RESOLVE_RETRY};
-use crate::command::{Actor, Change, Command, Operation, Outcome, Sql};
+use crate::command::{Actor, Change, Command, Operation, Outcome, Place, Sql};
 use crate::error::StateError;
 use crate::id::{Digest, EffectId};
 use crate::records::blobs::Payload;
@@ -157,7 +157,7 @@ pub(crate) fn resolve(
     change: &mut Change<'_>,
     resolution: &Resolution,
 ) -> Result<Outcome<Resolved>, StateError> {
-    let row = change.effect_row(&resolution.effect_id)?;
+    let row = change.own_effect_row()?;
     if let Some(earlier) = earlier(&change.kernel_sql(), &row, &resolution.idempotency_key)? {
         if earlier.request == resolution.digest()? {
             return Ok(Outcome::Adopted(resolution.resolved(true)));
@@ -213,7 +213,15 @@ impl Change<'_> {
     ///
     /// Those of [`crate::effects::resolve`].
     pub fn resolve_effect(&mut self, resolution: &Resolution) -> Result<Resolved, StateError> {
-        let command = command(resolution)?;
+        let mut command = command(resolution)?;
+        // The effects of the source are found by an index, all others by a scan.
+        if let Some(row) = store::find(
+            &self.kernel_sql(),
+            self.existing_key(),
+            &resolution.effect_id,
+        )? {
+            command = command.at(Place::At(row.key));
+        }
         let receipt = self.also(&command, |change| resolve(change, resolution))?;
         Ok(receipt.value)
     }

@@ -14,7 +14,7 @@ use super::{
     RETURN,
 };
 use crate::clock::UnixMillis;
-use crate::command::{Change, Command, Operation, Outcome};
+use crate::command::{Change, Command, Operation, Outcome, Place};
 use crate::effects::back_off::BackOff;
 use crate::error::{ClaimLostReason, StateError};
 use crate::id::EffectId;
@@ -37,7 +37,7 @@ impl Change<'_> {
     pub fn reserve_effect(&mut self, effect: &NewEffect) -> Result<Reserved, StateError> {
         self.check_new_effect(effect)?;
         let effect_id = effect.id(self.resource());
-        if let Some(row) = store::find(&self.kernel_sql(), &effect_id)? {
+        if let Some(row) = self.same_effect(effect)? {
             self.check_same(&row, effect)?;
             return Ok(Reserved {
                 effect_id,
@@ -78,15 +78,15 @@ impl Change<'_> {
         }
         let owner = self.source_owner()?;
         let effect_id = effect.id(self.resource());
-        let Some(row) = store::find(&self.kernel_sql(), &effect_id)? else {
-            self.insert_effect(&effect_id, effect, Some(&owner))?;
+        let Some(row) = self.same_effect(effect)? else {
+            let key = self.insert_effect(&effect_id, effect, Some(&owner))?;
             return Ok(EffectStart::Execute(EffectAttempt {
                 effect_id,
                 number: 1,
+                key,
             }));
         };
         self.check_same(&row, effect)?;
-        self.check_source(&row)?;
         let due_again = row.next_attempt_at.is_some_and(|at| at <= self.now());
         Ok(match row.state {
             EffectState::Pending => {
@@ -146,7 +146,11 @@ impl Change<'_> {
         not_before: Option<UnixMillis>,
     ) -> Result<(), StateError> {
         let owner = self.source_owner()?;
-        let row = self.effect_row(&attempt.effect_id)?;
+        let row = store::fetch(&self.kernel_sql(), attempt.key)?
+            .filter(|row| row.effect_id == attempt.effect_id)
+            .ok_or_else(|| StateError::NotFound {
+                resource: resource(&attempt.effect_id),
+            })?;
         self.check_source(&row)?;
         let (operation, to) = target(&settlement);
         check_attempt(&row, attempt.number, operation, to)?;
@@ -316,9 +320,27 @@ impl Change<'_> {
 
 /// Steps that the rooms of effects share.
 impl Change<'_> {
-    pub(super) fn effect_row(&self, effect_id: &EffectId) -> Result<EffectRow, StateError> {
-        store::find(&self.kernel_sql(), effect_id)?.ok_or_else(|| StateError::NotFound {
-            resource: resource(effect_id),
+    fn effect_row(&self, effect_id: &EffectId) -> Result<EffectRow, StateError> {
+        store::find(&self.kernel_sql(), self.existing_key(), effect_id)?.ok_or_else(|| {
+            StateError::NotFound {
+                resource: resource(effect_id),
+            }
+        })
+    }
+
+    fn same_effect(&self, effect: &NewEffect) -> Result<Option<EffectRow>, StateError> {
+        match self.existing_key() {
+            Some(source) => store::find_same(&self.kernel_sql(), source, effect),
+            None => Ok(None),
+        }
+    }
+
+    /// The effect that is this change's own resource.
+    pub(super) fn own_effect_row(&mut self) -> Result<EffectRow, StateError> {
+        let key = self.resource_key()?;
+        store::fetch(&self.kernel_sql(), key)?.ok_or_else(|| StateError::Corrupt {
+            what: self.resource().to_string(),
+            problem: "it has a resource row and no effect row".into(),
         })
     }
 
@@ -334,16 +356,17 @@ impl Change<'_> {
     pub(super) fn touch_effect<T>(
         &mut self,
         operation: &'static Operation,
-        effect_id: &EffectId,
+        (effect_id, key): (&EffectId, Option<ResourceKey>),
         (from, to): (&str, &str),
         facts: Option<Payload>,
         body: impl FnOnce(&mut Change<'_>, ResourceKey) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
         let generation = self.lease_generation();
         let mut command = Command::new(operation, resource(effect_id)).by(self.actor().clone());
-        if from == NONE {
-            command = command.creating();
-        }
+        command = match key {
+            Some(key) => command.at(Place::At(key)),
+            None => command.creating().at(Place::Absent),
+        };
         if let Some(facts) = facts {
             command = command.recording(facts);
         }
@@ -367,7 +390,7 @@ impl Change<'_> {
         let (operation, to) = target(&settlement);
         self.touch_effect(
             operation,
-            &row.effect_id,
+            (&row.effect_id, Some(row.key)),
             (row.state.as_str(), to.as_str()),
             Some(attempt_facts(row.attempts)?),
             |change, _| write_settlement(change, row, &settlement, next_attempt_at),
@@ -402,7 +425,7 @@ impl Change<'_> {
                 let number = row.attempts.max(1);
                 self.touch_effect(
                     operation,
-                    &row.effect_id,
+                    (&row.effect_id, Some(row.key)),
                     (row.state.as_str(), Applied.as_str()),
                     Some(attempt_facts(number)?),
                     |change, _| {
@@ -442,7 +465,7 @@ impl Change<'_> {
         let error = reason.map(error_payload).transpose()?;
         self.touch_effect(
             operation,
-            &row.effect_id,
+            (&row.effect_id, Some(row.key)),
             (row.state.as_str(), to.as_str()),
             Some(attempt_facts(row.attempts)?),
             |change, _| {
@@ -466,7 +489,7 @@ impl Change<'_> {
         let error = Some(error_payload(reason)?);
         self.touch_effect(
             &CANCEL,
-            &row.effect_id,
+            (&row.effect_id, Some(row.key)),
             (row.state.as_str(), EffectState::Cancelled.as_str()),
             Some(attempt_facts(row.attempts)?),
             |change, _| {
@@ -484,7 +507,7 @@ impl Change<'_> {
         let state = EffectState::Rejected.as_str();
         self.touch_effect(
             &GIVE_UP,
-            &row.effect_id,
+            (&row.effect_id, Some(row.key)),
             (row.state.as_str(), state),
             Some(attempt_facts(row.attempts)?),
             |change, key| store::give_up(&change.kernel_sql(), key, &row.effect_id),
@@ -500,7 +523,7 @@ impl Change<'_> {
         let number = row.attempts + 1;
         self.touch_effect(
             operation,
-            &row.effect_id,
+            (&row.effect_id, Some(row.key)),
             (row.state.as_str(), EffectState::Applying.as_str()),
             Some(attempt_facts(number)?),
             |change, key| {
@@ -517,6 +540,7 @@ impl Change<'_> {
         Ok(EffectAttempt {
             effect_id: row.effect_id.clone(),
             number,
+            key: row.key,
         })
     }
 
@@ -525,7 +549,7 @@ impl Change<'_> {
         effect_id: &EffectId,
         effect: &NewEffect,
         begun_by: Option<&AttemptOwner>,
-    ) -> Result<(), StateError> {
+    ) -> Result<ResourceKey, StateError> {
         let source = (self.resource_key()?, self.next_revision());
         self.require_acceptance();
         let (to, facts) = match begun_by {
@@ -534,16 +558,16 @@ impl Change<'_> {
         };
         self.touch_effect(
             &RESERVE,
-            effect_id,
+            (effect_id, None),
             (NONE, to.as_str()),
             facts,
             |change, key| {
                 let (sql, now) = (change.kernel_sql(), change.now());
                 store::insert(&sql, key, source, effect, now)?;
-                match begun_by {
-                    Some(owner) => store::begin(&sql, key, EffectState::Pending, 1, owner, now),
-                    None => Ok(()),
+                if let Some(owner) = begun_by {
+                    store::begin(&sql, key, EffectState::Pending, 1, owner, now)?;
                 }
+                Ok(key)
             },
         )
     }
@@ -570,7 +594,7 @@ impl Change<'_> {
         let settled = Settled::plain(EffectState::Pending, EffectState::Applied);
         self.touch_effect(
             &APPLY,
-            &row.effect_id,
+            (&row.effect_id, Some(row.key)),
             (row.state.as_str(), EffectState::Applied.as_str()),
             Some(attempt_facts(row.attempts + 1)?),
             |change, _| {

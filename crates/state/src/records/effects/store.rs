@@ -4,13 +4,15 @@
 
 use rusqlite::{ErrorCode, OptionalExtension, Row, ffi, named_params};
 
-use super::model::{EffectState, NewEffect, OwnerScope};
+use super::model::{EffectIdentity, EffectState, NewEffect, OwnerScope, resource};
 use crate::clock::UnixMillis;
 use crate::command::Sql;
 use crate::error::StateError;
 use crate::id::{Digest, EffectId};
 use crate::records::blobs::{self, JSON, Payload};
-use crate::records::resources::{ResourceKey, expect_one, sql_integer};
+use crate::records::resources::{
+    self, AggregateKey, ResourceKey, StoredKey, expect_one, sql_integer,
+};
 
 /// An effect as the transitions read it, without its private content.
 #[derive(Debug, Clone)]
@@ -39,7 +41,7 @@ macro_rules! select_rows {
 fn effect_row(row: &Row<'_>) -> rusqlite::Result<EffectRow> {
     Ok(EffectRow {
         key: row.get(0)?,
-        effect_id: row.get(1)?,
+        effect_id: row.get::<_, AggregateKey>(1)?.0.into(),
         source: row.get(2)?,
         effect_type: row.get(3)?,
         scope: word(row, 4, OwnerScope::from_text)?,
@@ -61,14 +63,56 @@ pub(super) fn word<T>(
     })
 }
 
-/// The effect of that id.
-pub(super) fn find(sql: &Sql<'_>, id: &EffectId) -> Result<Option<EffectRow>, StateError> {
+/// The effect with that row.
+pub(super) fn fetch(sql: &Sql<'_>, key: ResourceKey) -> Result<Option<EffectRow>, StateError> {
+    sql.prepare_cached(select_rows!("WHERE e.resource_key = ?1"))?
+        .query_row([key], effect_row)
+        .optional()
+        .map_err(StateError::from)
+}
+
+/// The effect of `source` that is the same intent as `effect`: what its id is derived from is unique, not the id.
+pub(super) fn find_same(
+    sql: &Sql<'_>,
+    source: ResourceKey,
+    effect: &NewEffect,
+) -> Result<Option<EffectRow>, StateError> {
+    let effect_type = match effect.identity {
+        EffectIdentity::SourceTypeKey | EffectIdentity::Natural(_) => Some(&effect.effect_type),
+        EffectIdentity::SourceKey => None,
+    };
     sql.prepare_cached(select_rows!(
-        "WHERE r.aggregate_key = ?1 AND r.resource_type = 'effect'"
+        "WHERE e.source_key = :source AND e.idempotency_key = :key
+           AND (:effect_type IS NULL OR e.effect_type = :effect_type)"
     ))?
-    .query_row([id], effect_row)
+    .query_row(
+        named_params! { ":source": source, ":key": effect.key, ":effect_type": effect_type },
+        effect_row,
+    )
     .optional()
     .map_err(StateError::from)
+}
+
+/// The effect of that id: among those of `source` first, which an index finds, and among all only then.
+pub(super) fn find(
+    sql: &Sql<'_>,
+    source: Option<ResourceKey>,
+    id: &EffectId,
+) -> Result<Option<EffectRow>, StateError> {
+    let resource = resource(id);
+    let near = sql
+        .prepare_cached(select_rows!(
+            "WHERE e.source_key = ?1 AND r.aggregate_key = ?2"
+        ))?
+        .query_row((source, StoredKey::of(&resource)), effect_row)
+        .optional()?;
+    match near {
+        Some(row) => Ok(Some(row)),
+        None => match resources::fetch(sql, &resource)? {
+            Some(found) => fetch(sql, found.key),
+            None => Ok(None),
+        },
+    }
 }
 
 /// The open and the ambiguous effects of a source, in the order of their creation.

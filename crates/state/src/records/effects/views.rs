@@ -2,12 +2,13 @@
 
 use rusqlite::{OptionalExtension, Row, named_params};
 
-use super::model::{EffectState, OwnerScope};
+use super::model::{EffectState, OwnerScope, resource};
 use super::store;
 use crate::clock::UnixMillis;
 use crate::command::Sql;
 use crate::error::StateError;
 use crate::id::{EffectId, Resource};
+use crate::records::resources::{self, AggregateKey, ResourceKey};
 
 /// An effect as anybody may see it: no payload, no result, no error text, no external reference.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -105,10 +106,10 @@ macro_rules! select_views {
 fn view(row: &Row<'_>) -> rusqlite::Result<EffectView> {
     let state = store::word(row, 7, EffectState::from_text)?;
     Ok(EffectView {
-        effect_id: row.get(0)?,
+        effect_id: row.get::<_, AggregateKey>(0)?.0.into(),
         revision: row.get::<_, i64>(1)?.unsigned_abs(),
         source_type: row.get(2)?,
-        source_key: row.get(3)?,
+        source_key: row.get::<_, AggregateKey>(3)?.0,
         source_revision: row.get::<_, i64>(4)?.unsigned_abs(),
         effect_type: row.get(5)?,
         scope: store::word(row, 6, OwnerScope::from_text)?,
@@ -123,12 +124,17 @@ fn view(row: &Row<'_>) -> rusqlite::Result<EffectView> {
 }
 
 pub(crate) fn fetch(sql: &Sql<'_>, id: &EffectId) -> Result<Option<EffectView>, StateError> {
-    sql.prepare_cached(select_views!(
-        "WHERE r.aggregate_key = ?1 AND r.resource_type = 'effect'"
-    ))?
-    .query_row([id], view)
-    .optional()
-    .map_err(StateError::from)
+    match resources::fetch(sql, &resource(id))? {
+        Some(found) => fetch_at(sql, found.key),
+        None => Ok(None),
+    }
+}
+
+pub(super) fn fetch_at(sql: &Sql<'_>, key: ResourceKey) -> Result<Option<EffectView>, StateError> {
+    sql.prepare_cached(select_views!("WHERE e.resource_key = ?1"))?
+        .query_row([key], view)
+        .optional()
+        .map_err(StateError::from)
 }
 
 pub(crate) fn list(
@@ -152,10 +158,13 @@ pub(crate) fn list(
 }
 
 pub(crate) fn of_source(sql: &Sql<'_>, source: &Resource) -> Result<Vec<EffectView>, StateError> {
+    let Some(found) = resources::fetch(sql, source)? else {
+        return Ok(Vec::new());
+    };
     let mut statement = sql.prepare_cached(select_views!(
-        "WHERE s.aggregate_key = ?1 AND s.resource_type = ?2 ORDER BY e.resource_key"
+        "WHERE e.source_key = ?1 ORDER BY e.resource_key"
     ))?;
-    let rows = statement.query_map((source.key(), source.kind()), view)?;
+    let rows = statement.query_map([found.key], view)?;
     rows.collect::<Result<_, _>>().map_err(StateError::from)
 }
 
@@ -183,7 +192,7 @@ pub(crate) fn counts(sql: &Sql<'_>) -> Result<EffectCounts, StateError> {
 }
 
 pub(crate) fn content(sql: &Sql<'_>, id: &EffectId) -> Result<Option<EffectContent>, StateError> {
-    let Some(row) = store::find(sql, id)? else {
+    let Some(row) = store::find(sql, None, id)? else {
         return Ok(None);
     };
     let (media_type, payload) = store::payload(sql, row.key)?;

@@ -203,7 +203,7 @@ pub(crate) fn attempts(db: &Database, id: &EffectId) -> Vec<(u32, Option<String>
         .sql()
         .prepare_cached(
             "SELECT a.attempt_number, a.outcome FROM effect_attempts a JOIN resources r USING (resource_key)
-             WHERE r.aggregate_key = ?1 ORDER BY a.attempt_number",
+             WHERE hex(r.aggregate_key) = upper(substr(?1, 8)) ORDER BY a.attempt_number",
         )
         .unwrap();
     let rows = statement
@@ -219,7 +219,7 @@ pub(crate) fn events(db: &Database, id: &EffectId) -> Vec<String> {
         .sql()
         .prepare_cached(
             "SELECT v.event_type FROM events v JOIN resources r USING (resource_key)
-             WHERE r.aggregate_key = ?1 AND r.resource_type = 'effect' ORDER BY v.resource_revision",
+             WHERE hex(r.aggregate_key) = upper(substr(?1, 8)) ORDER BY v.resource_revision",
         )
         .unwrap();
     let rows = statement.query_map([id], |row| row.get(0)).unwrap();
