@@ -27,7 +27,7 @@ use crate::schema::Schema;
 use commits::CommitSignal;
 pub use follower::EventFollower;
 pub use open::{FileSystem, product_path, product_path_in};
-pub(crate) use presence::{Presence, beside};
+pub(crate) use presence::{Presence, RESTORE_NOTE, beside};
 use queue::Queue;
 use reader::ReaderPool;
 pub use reader::Snapshot;

@@ -61,15 +61,18 @@ impl ReaderPool {
         })
     }
 
-    /// Lends a connection outside a transaction, for what SQLite does not answer inside one.
-    pub(crate) fn without_transaction<T>(
-        &self,
-        body: impl FnOnce(&Connection) -> Result<T, StateError>,
-    ) -> Result<T, StateError> {
+    /// Frames in the write-ahead log, and how many of them are in the database file already.
+    pub(crate) fn log_frames(&self) -> Result<(u64, u64), StateError> {
         let connection = self.take()?;
-        let result = body(&connection);
+        // SQLite answers outside a transaction only. This mode moves nothing (<https://www.sqlite.org/pragma.html#pragma_wal_checkpoint>).
+        let (frames, moved): (i64, i64) =
+            connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| {
+                Ok((row.get(1)?, row.get(2)?))
+            })?;
         self.give_back(connection);
-        result
+        // It says -1 before the log is first used.
+        let count = |number| u64::try_from(number).unwrap_or(0);
+        Ok((count(frames), count(moved)))
     }
 
     /// What is open now, as seen at `now`.

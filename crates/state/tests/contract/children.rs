@@ -1,8 +1,8 @@
 //! Child processes for tests: the test binary runs itself again with one test and a task in its environment.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 
 use holdpoint_state::testing::counter;
 use holdpoint_state::{Identity, Schema};
@@ -11,12 +11,15 @@ const STORE: &str = "HOLDPOINT_TEST_STORE";
 const ARGUMENT: &str = "HOLDPOINT_TEST_ARGUMENT";
 
 /// A running child.
-pub(crate) struct Child(std::process::Child);
+pub(crate) struct Child {
+    process: std::process::Child,
+    output: BufReader<ChildStdout>,
+}
 
 impl Child {
     /// Starts `test` of this binary with the store and an argument.
     pub(crate) fn start(test: &str, store: &Path, argument: &str) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
+        let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture", "--test-threads=1"])
             .env(STORE, store)
             .env(ARGUMENT, argument)
@@ -25,33 +28,42 @@ impl Child {
             .stderr(Stdio::inherit())
             .spawn()
             .unwrap();
-        Self(child)
+        let output = BufReader::new(process.stdout.take().unwrap());
+        Self { process, output }
     }
 
     /// Waits until the child has said `word` on a line of its own.
     pub(crate) fn wait_for(&mut self, word: &str) {
-        let output = self.0.stdout.take().unwrap();
-        let mut lines = BufReader::new(output).lines();
         // The harness prints `test NAME ... ` without a line's end before it.
-        let found = lines.any(|line| line.unwrap().ends_with(word));
+        let found = self
+            .output
+            .by_ref()
+            .lines()
+            .any(|line| line.unwrap().ends_with(word));
         assert!(found, "the child never said {word}");
     }
 
     /// Lets a child go on that waits in [`wait_for_parent`].
     pub(crate) fn release(&mut self) {
-        self.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        self.process
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(b"go\n")
+            .unwrap();
     }
 
     /// Waits for its end, which must be a success.
-    pub(crate) fn finish(self) {
-        let output = self.0.wait_with_output().unwrap();
-        assert!(output.status.success(), "a child failed");
+    pub(crate) fn finish(mut self) {
+        // A child that still prints must not meet a closed pipe.
+        std::io::copy(&mut self.output, &mut std::io::sink()).unwrap();
+        assert!(self.process.wait().unwrap().success(), "a child failed");
     }
 
     /// Kills it (SIGKILL) and waits for its end.
     pub(crate) fn kill(mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
     }
 }
 
@@ -62,6 +74,7 @@ pub(crate) fn task() -> Option<(PathBuf, String)> {
 }
 
 /// In a child: says a word and waits for the parent's release, or for its end.
+#[expect(clippy::print_stdout, reason = "the parent reads the word")]
 pub(crate) fn wait_for_parent(word: &str) {
     println!("{word}");
     std::io::stdout().flush().unwrap();

@@ -8,8 +8,11 @@
     reason = "a test fails by panicking"
 )]
 
+mod backup;
 mod blobs;
 mod children;
 mod commands;
-mod effects;
 mod events;
+mod restore;
+mod status;
+mod verify;
