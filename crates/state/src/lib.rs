@@ -17,6 +17,7 @@ pub mod sql;
 
 pub mod command;
 pub mod database;
+pub mod effects;
 pub mod maintenance;
 pub mod records;
 pub mod schema;
@@ -28,9 +29,12 @@ pub use command::{
 };
 pub use database::{Database, EventFollower, Options, Snapshot, Ticket};
 pub use error::{ClaimLostReason, Refusal, StateError};
-pub use id::{Digest, Resource};
+pub use id::{Digest, EffectId, Resource};
 pub use records::DOMAIN;
 pub use records::blobs::{BlobPart, Payload};
+pub use records::effects::{
+    EffectAttempt, EffectIdentity, EffectStart, EffectState, NewEffect, OwnerScope, Settlement,
+};
 pub use records::events::Event;
 pub use records::leases::{Claim, LeaseView, Owner, OwnerKind};
 pub use records::resources::{ResourceKey, ResourceView};

@@ -9,6 +9,7 @@ pub mod leases;
 pub(crate) mod projects;
 pub mod resources;
 
+use crate::command::Operation;
 use crate::schema::{Domain, Invariant};
 
 pub(crate) const DOMAIN_NAME: &str = "state";
@@ -17,15 +18,29 @@ pub(crate) const DOMAIN_NAME: &str = "state";
 pub const DOMAIN: Domain = Domain {
     ddl: include_str!("schema/state.sql"),
     resource_types: &["effect"],
-    operations: &[
-        &leases::CLAIM,
-        &leases::RENEW,
-        &leases::RELEASE,
-        &effects::RESERVE,
-    ],
+    operations: OPERATIONS,
     invariants: INVARIANTS,
     ..Domain::named(DOMAIN_NAME)
 };
+
+const OPERATIONS: &[&Operation] = &[
+    &leases::CLAIM,
+    &leases::RENEW,
+    &leases::RELEASE,
+    &effects::RESERVE,
+    &effects::BEGIN,
+    &effects::RETRY,
+    &effects::APPLY,
+    &effects::REJECT,
+    &effects::GIVE_UP,
+    &effects::DOUBT,
+    &effects::RETURN,
+    &effects::CANCEL,
+    &effects::RECOVER,
+    &effects::CONFIRM,
+    &effects::RESOLVE_RETRY,
+    &effects::RESOLVE_REJECT,
+];
 
 /// What holds for the shared records at every commit.
 const INVARIANTS: &[Invariant] = &[

@@ -83,7 +83,8 @@ CREATE TABLE events (
     CHECK ((payload IS NULL) = (payload_digest IS NULL))
 ) STRICT;
 
--- An effect is a resource too: its key is the key of its resource, whose natural key is the effect id.
+-- An effect is a resource too: its key is the key of its resource, whose natural key is the effect id, and whose created_at and
+-- updated_at are the effect's. A payload is inline canonical JSON while it is small, and a blob otherwise.
 CREATE TABLE effects (
     resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
     source_key INTEGER NOT NULL REFERENCES resources (resource_key),
@@ -94,15 +95,12 @@ CREATE TABLE effects (
     status TEXT NOT NULL CHECK (status IN ('pending', 'applying', 'applied', 'rejected', 'ambiguous', 'cancelled')),
     attempt_count INTEGER NOT NULL DEFAULT 0 CHECK (attempt_count >= 0),
     next_attempt_at INTEGER,
-    ordering_key TEXT,
-    payload_digest BLOB NOT NULL CHECK (length(payload_digest) = 32),
+    ordering_key TEXT CHECK (ordering_key <> ''),
     payload BLOB,
     payload_blob BLOB REFERENCES blobs (blob_hash),
     result_hash BLOB REFERENCES blobs (blob_hash),
     error_hash BLOB REFERENCES blobs (blob_hash),
     external_ref TEXT,
-    created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
     settled_at INTEGER,
     UNIQUE (source_key, idempotency_key, effect_type),
     CHECK ((payload IS NULL) <> (payload_blob IS NULL)),
@@ -110,18 +108,21 @@ CREATE TABLE effects (
     CHECK (next_attempt_at IS NULL OR status IN ('pending', 'rejected')),
     CHECK (owner_scope IN ('run', 'controller') OR effect_type IN ({{effect_types}}))
 ) STRICT;
--- For the outbox worker, which takes what is due in the order of creation.
-CREATE INDEX effects_due ON effects (next_attempt_at) WHERE status IN ('pending', 'applying', 'rejected');
--- For one ordering key: what is before and what is in flight.
-CREATE INDEX effects_by_ordering_key ON effects (ordering_key, resource_key) WHERE ordering_key IS NOT NULL;
+-- For outbox::due, which takes what is open in the order of creation. A rejected effect is open while it has a next attempt.
+CREATE INDEX effects_open ON effects (resource_key)
+    WHERE status IN ('pending', 'applying') OR next_attempt_at IS NOT NULL;
+-- For one ordering key: whether something older still holds it back.
+CREATE INDEX effects_in_line ON effects (ordering_key, resource_key)
+    WHERE ordering_key IS NOT NULL AND (status IN ('pending', 'applying', 'ambiguous') OR next_attempt_at IS NOT NULL);
 -- For what waits for a person.
 CREATE INDEX effects_ambiguous ON effects (resource_key) WHERE status = 'ambiguous';
 
+-- The generation is null when the owner's own transaction did a local effect and needed no lease for it.
 CREATE TABLE effect_attempts (
     resource_key INTEGER NOT NULL REFERENCES effects (resource_key) ON DELETE CASCADE,
     attempt_number INTEGER NOT NULL CHECK (attempt_number >= 1),
     owner_id TEXT NOT NULL,
-    lease_generation INTEGER NOT NULL CHECK (lease_generation >= 1),
+    lease_generation INTEGER CHECK (lease_generation >= 1),
     started_at INTEGER NOT NULL,
     finished_at INTEGER,
     outcome TEXT CHECK (outcome IN ('applied', 'rejected', 'ambiguous', 'interrupted')),

@@ -12,6 +12,7 @@ mod backup;
 mod blobs;
 mod children;
 mod commands;
+mod effects;
 mod events;
 mod restore;
 mod status;

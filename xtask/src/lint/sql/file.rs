@@ -100,15 +100,12 @@ pub(super) fn read_all(
     paths: &[String],
 ) -> Result<Vec<Facts>, LintError> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let share = paths.len().div_ceil(threads).max(1);
     std::thread::scope(|scope| {
-        let workers: Vec<_> = paths
-            .chunks(share)
-            .map(|chunk| {
+        let workers: Vec<_> = (0..threads)
+            .map(|first| {
                 scope.spawn(move || {
-                    chunk
-                        .iter()
-                        .map(|path| read(places, prefix, path))
+                    let own = paths.iter().skip(first).step_by(threads);
+                    own.map(|path| read(places, prefix, path))
                         .collect::<Result<Vec<_>, _>>()
                 })
             })
@@ -117,6 +114,7 @@ pub(super) fn read_all(
         for worker in workers {
             all.extend(worker.join().unwrap_or(Err(LintError::Panicked))?);
         }
+        all.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(all)
     })
 }

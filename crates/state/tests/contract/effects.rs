@@ -1,0 +1,8 @@
+//! The outbox: intents, attempts, receipts, and what is left when a process dies between act and receipt.
+//!
+//! The numbered tests are the edge cases of the effects reference, section 14. Cases about runs, nodes and queues themselves belong
+//! to the domains above; what this floor promises them is here.
+
+mod operator;
+mod probe;
+mod source;
