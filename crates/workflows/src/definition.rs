@@ -20,6 +20,9 @@ mod source;
 mod validate;
 pub mod value;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -199,7 +202,7 @@ impl Definition {
             None => input,
             Some(normalizer) => normalizer(input)?,
         };
-        Ok(value::normal(normalized)?)
+        Ok(value::normal(&normalized)?)
     }
 
     /// The structure as JSON, without functions: what a run stores of its definition.

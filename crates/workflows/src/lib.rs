@@ -18,5 +18,6 @@
 pub mod id;
 
 pub mod definition;
+pub mod file;
 pub mod routing;
 pub mod shell;

@@ -336,3 +336,6 @@ pub fn apply(
     }
     results.insert(result.node_id.clone(), result);
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,10 +49,12 @@ struct Shared {
     changed: Condvar,
 }
 
+type Watcher = Box<dyn FnOnce(StopReason) + Send>;
+
 #[derive(Default)]
 struct State {
     reason: Option<StopReason>,
-    watchers: Vec<(u64, Box<dyn FnOnce(StopReason) + Send>)>,
+    watchers: Vec<(u64, Watcher)>,
     next_watcher: u64,
 }
 

@@ -223,7 +223,7 @@ pub enum DefinitionError {
         /// Which part.
         what: String,
         /// What was lost.
-        error: super::value::ValueError,
+        error: holdpoint_state::json::JsonError,
     },
 }
 

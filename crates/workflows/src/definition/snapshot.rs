@@ -23,13 +23,14 @@
 
 use std::fmt::Write as _;
 
+use holdpoint_state::json::{self, JsonError};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Parts;
 use super::edge::Route;
 use super::node::{Node, NodeKind, Timeout};
-use super::value::{self, ValueError};
+use super::value;
 
 /// The `schema` of every snapshot.
 pub const SCHEMA: &str = "pi-workflows.definition-snapshot.v1";
@@ -39,7 +40,7 @@ pub const SCHEMA: &str = "pi-workflows.definition-snapshot.v1";
 /// # Errors
 ///
 /// The value has no canonical JSON form.
-pub fn digest_of(snapshot: &Value) -> Result<[u8; 32], ValueError> {
+pub fn digest_of(snapshot: &Value) -> Result<[u8; 32], JsonError> {
     let mut behaviour = snapshot.clone();
     if let Some(nodes) = behaviour.get_mut("nodes").and_then(Value::as_object_mut) {
         for node in nodes.values_mut().filter_map(Value::as_object_mut) {
@@ -49,7 +50,7 @@ pub fn digest_of(snapshot: &Value) -> Result<[u8; 32], ValueError> {
             }
         }
     }
-    Ok(Sha256::digest(value::canonical(&behaviour)?).into())
+    Ok(Sha256::digest(json::canonical(&behaviour)?).into())
 }
 
 /// The public form of a digest: `sha256:` and 64 hex digits.

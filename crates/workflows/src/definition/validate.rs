@@ -138,7 +138,7 @@ fn node(draft: NodeDraft) -> Result<Node, DefinitionError> {
         }
         action.effect.effect_type = effect_type.to_owned();
         if let Some(EffectRequest::Value(request)) = &mut action.effect.request {
-            *request = value::normal(request.take()).map_err(|error| DefinitionError::Value {
+            *request = value::normal(request).map_err(|error| DefinitionError::Value {
                 what: format!("the effect request of node {:?}", draft.id),
                 error,
             })?;
@@ -171,7 +171,7 @@ fn local_node_id(text: &str) -> Result<NodeId, DefinitionError> {
             node: text.to_owned(),
         });
     }
-    NodeId::new(text).map_err(|_| form())
+    NodeId::new(text).ok().ok_or_else(form)
 }
 
 fn edge(index: usize, draft: &EdgeDraft) -> Result<(), DefinitionError> {

@@ -1,0 +1,211 @@
+//! Workflow files: `NAME.workflow.yaml` and `NAME.workflow.json`, read into a [`Definition`].
+//!
+//! The file says everything: there are no functions, so what a node does is a value, an expression in
+//! jq or a command. Two rules keep it readable by people who did not write it:
+//!
+//! - **Text is text, `{ jq: … }` is an expression.** No text is searched for something to replace.
+//! - **A command is a list of arguments.** No shell reads it, so no value can become a command.
+//!
+//! ```yaml
+//! name: hello
+//! input:
+//!   fields:
+//!     who: { type: string, default: world }
+//! startAt: log
+//! nodes:
+//!   log:
+//!     shell:
+//!       argv: [git, log, -1, --format=%s]
+//!       parse: { jq: '.stdout | rtrimstr("\n")' }
+//!       effect: { type: git.log, recovery: idempotent }
+//!   greet:
+//!     compute: { jq: '"Hello \($input.who), the last commit is: \($outputs.log)"' }
+//! edges:
+//!   - { from: log, to: greet }
+//! ```
+//!
+//! # What an expression sees
+//!
+//! | Name | Value |
+//! |---|---|
+//! | `$input` | the input of the run, as it was normalised and stored |
+//! | `$outputs` | the latest output of each node whose latest visit ended `ok`, by node id |
+//! | `$results` | the latest result record of each node: `outcome`, `output`, `error`, `durationMs`, … |
+//! | `$run` | `{runId, nodeId, visit, attemptId}` and, in an action, `effectId` |
+//! | `.` | `{input, outputs, results, run}`; in `parse` what the command gave: `{stdout, stderr, exitCode, …}`; in `title` and `normalize` the input |
+//!
+//! An expression gives exactly one value. It is pure: the filters `now`, `env`, `input`, `debug` and their
+//! like do not exist. Its steps, the size and depth of its values and its time are limited
+//! (`expression`). The dialect is that of [jaq](https://github.com/01mf02/jaq); for one, `.a = 1` does not
+//! make an object of `null`.
+//!
+//! # Identity
+//!
+//! The source identity of a file is its absolute path and the SHA-256 of its bytes. The digest of the
+//! definition covers, for a file, all that decides behaviour: expressions and literals too
+//! (`declared` in the snapshot), but not comments, titles, summaries and details.
+//!
+//! Not here: finding files by name, rows, running anything.
+
+mod builtin;
+mod compile;
+mod error;
+mod expression;
+mod format;
+mod read;
+mod tree;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+pub use error::{FileError, Problem};
+pub use expression::{
+    DEPTH_MAX, Environment, EvaluationError, Expression, ExpressionError, SIZE_MAX, STEPS_MAX,
+    TEXT_MAX_BYTES, TIME_MAX,
+};
+pub use format::json_schema;
+pub use tree::Position;
+
+use crate::definition::{Definition, SourceIdentity};
+
+/// How large a workflow file may be.
+pub const FILE_MAX_BYTES: u64 = 1024 * 1024;
+
+/// The endings of workflow files.
+pub const SUFFIXES: [&str; 3] = [".workflow.yaml", ".workflow.yml", ".workflow.json"];
+
+/// A workflow file that has been read and checked.
+#[derive(Debug, Clone)]
+pub struct WorkflowFile {
+    /// The definition.
+    pub definition: Definition,
+    /// The identity of the file: absolute path and SHA-256 of its bytes.
+    pub source: SourceIdentity,
+    /// The absolute path.
+    pub path: PathBuf,
+}
+
+/// Whether the name of a path is that of a workflow file.
+pub fn is_workflow_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    SUFFIXES
+        .iter()
+        .any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
+}
+
+/// Reads a workflow file.
+///
+/// # Errors
+///
+/// [`FileError`] with the place of the first mistake.
+pub fn read(path: impl AsRef<Path>) -> Result<WorkflowFile, FileError> {
+    let given = path.as_ref();
+    let failed = |message: String| FileError {
+        path: given.to_path_buf(),
+        position: Position { line: 1, column: 1 },
+        problem: Problem::Read { message },
+    };
+    let length = std::fs::metadata(given)
+        .map_err(|error| failed(error.to_string()))?
+        .len();
+    if FILE_MAX_BYTES < length {
+        return Err(failed("it is larger than 1 MiB".to_owned()));
+    }
+    let bytes = std::fs::read(given).map_err(|error| failed(error.to_string()))?;
+    let path = std::path::absolute(given).map_err(|error| failed(error.to_string()))?;
+    let definition = parse_bytes(given, &bytes)?;
+    let source = identity(&path, &bytes);
+    Ok(WorkflowFile {
+        definition,
+        source,
+        path,
+    })
+}
+
+/// Reads the text of a workflow file; the name of `path` says its syntax.
+///
+/// # Errors
+///
+/// [`FileError`] with the place of the first mistake.
+pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Definition, FileError> {
+    parse_bytes(path.as_ref(), text.as_bytes())
+}
+
+/// The identity that a file with these bytes has: what a run keeps, and what a resume compares.
+pub fn identity(absolute_path: &Path, bytes: &[u8]) -> SourceIdentity {
+    SourceIdentity::File {
+        path: absolute_path.to_string_lossy().into_owned(),
+        sha256: builtin::hex(&Sha256::digest(bytes)),
+    }
+}
+
+fn parse_bytes(path: &Path, bytes: &[u8]) -> Result<Definition, FileError> {
+    definition(path, bytes).map_err(|(position, problem)| FileError {
+        path: path.to_path_buf(),
+        position,
+        problem,
+    })
+}
+
+fn definition(path: &Path, bytes: &[u8]) -> Result<Definition, (Position, Problem)> {
+    let start = Position { line: 1, column: 1 };
+    if !is_workflow_file(path) {
+        return Err((start, Problem::Suffix));
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let before = String::from_utf8_lossy(before);
+        let last = before.rsplit('\n').next().unwrap_or_default();
+        let position = Position {
+            line: before.matches('\n').count() + 1,
+            column: last.chars().count() + 1,
+        };
+        (
+            position,
+            Problem::Syntax {
+                message: "the text is not UTF-8".to_owned(),
+            },
+        )
+    })?;
+    let is_json = path
+        .extension()
+        .is_some_and(|extension| extension == "json");
+    let tree = if is_json {
+        yaml::read_json(text)?
+    } else {
+        yaml::read_yaml(text)?
+    };
+    let document = read::document(&tree).map_err(|error| error.into_problem(code))?;
+    compile::definition(&tree, document)
+}
+
+/// The check of the workflows reference, section 2.3, that a value of the wrong type breaks.
+fn code(path: &[String]) -> &'static str {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    match path.as_slice() {
+        ["name", ..] => "V2",
+        ["contractId", ..] => "V5",
+        ["input", ..] => "V6",
+        ["title", ..] => "V8",
+        ["startAt", ..] => "V9",
+        ["maxSteps", ..] => "V10",
+        ["nodes"] => "V11",
+        ["nodes", _, "timeoutMs", ..] => "V16",
+        ["nodes", _, "statusDetail", ..] => "V17",
+        ["nodes", _, "compute", ..] => "V21",
+        ["nodes", _, "shell", "parse", ..] => "V24",
+        ["nodes", _, "shell" | "writeFile" | "readFile", "effect", ..] => "V26",
+        ["nodes", _, "shell" | "writeFile" | "readFile", ..] => "V23",
+        ["nodes", _, "checkpoint", ..] => "V27",
+        ["nodes", ..] => "V15",
+        ["edges", _, "switch", "on", ..] => "V34",
+        ["edges", _, "switch", ..] => "V35",
+        ["edges", ..] => "V33",
+        _ => "V1",
+    }
+}

@@ -1,0 +1,378 @@
+//! Makes a definition of a document that has been read: expressions become functions.
+//!
+//! Not here: syntax and positions (`tree`, `read`), the checks that every definition has to pass.
+
+mod action;
+mod input;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::error::Problem;
+use super::expression::{Environment, Expression};
+use super::format::{EdgeDocument, NodeDocument, Template, WorkflowDocument};
+use super::tree::{NodeIndex, Position, Tree};
+use crate::definition::{
+    Checkpoint, Compute, Definition, DefinitionError, Draft, EdgeDraft, NodeContext, NodeDraft,
+    NodeError, NodeKind, TargetDraft, TimeBudget, Timeout, Title, ValueFunction,
+};
+
+type Located = (Position, Problem);
+type Result<T> = std::result::Result<T, Located>;
+
+/// A template whose expressions are compiled.
+#[derive(Debug, Clone)]
+pub(super) enum Prepared {
+    Literal(Value),
+    Expression(Expression),
+    List(Vec<Prepared>),
+    Object(Vec<(String, Prepared)>),
+}
+
+impl Prepared {
+    /// The value in an environment. The environment is made only if there is an expression.
+    pub(super) fn value(
+        &self,
+        environment: &dyn Fn() -> Environment,
+    ) -> std::result::Result<Value, NodeError> {
+        Ok(match self {
+            Self::Literal(value) => value.clone(),
+            Self::Expression(expression) => expression
+                .evaluate(environment())
+                .map_err(|error| NodeError::named("ExpressionError", error.to_string()))?,
+            Self::List(items) => items
+                .iter()
+                .map(|item| item.value(environment))
+                .collect::<std::result::Result<Value, NodeError>>()?,
+            Self::Object(fields) => fields
+                .iter()
+                .map(|(key, field)| Ok((key.clone(), field.value(environment)?)))
+                .collect::<std::result::Result<Map<_, _>, NodeError>>()?
+                .into(),
+        })
+    }
+
+    pub(super) fn in_context(
+        &self,
+        context: &NodeContext<'_>,
+    ) -> std::result::Result<Value, NodeError> {
+        self.value(&|| Environment::of(context))
+    }
+}
+
+struct Compiler<'t> {
+    tree: &'t Tree,
+}
+
+/// Makes the definition.
+pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Definition> {
+    let compiler = Compiler { tree };
+    let max_steps = compiler.max_steps(document.max_steps.as_ref())?;
+    let title = document
+        .title
+        .map(|title| compiler.title(title))
+        .transpose()?;
+    let declared_input = document.input.as_ref().map(|_| compiler.declared_input());
+    let input = document
+        .input
+        .map(|input| compiler.input(input))
+        .transpose()?
+        .flatten();
+    let mut nodes = Vec::new();
+    for (id, node) in document.nodes.0 {
+        nodes.push(compiler.node(id, node)?);
+    }
+    let mut edges = Vec::new();
+    for (index, edge) in document.edges.into_iter().enumerate() {
+        edges.push(compiler.edge(index, edge)?);
+    }
+    let draft = Draft {
+        name: document.name,
+        contract_id: document.contract_id,
+        title,
+        input,
+        declared_input,
+        start_at: document.start_at,
+        max_steps,
+        nodes,
+        edges,
+    };
+    draft
+        .build()
+        .map_err(|error| (compiler.place(&error), Problem::Definition(error)))
+}
+
+impl Compiler<'_> {
+    /// The place of an error that only shows in the whole definition.
+    fn place(&self, error: &DefinitionError) -> Position {
+        use DefinitionError as E;
+        let edge = |index: &usize, rest: &[&str]| {
+            let index = index.to_string();
+            let path = ["edges", index.as_str()];
+            self.tree
+                .locate(path.into_iter().chain(rest.iter().copied()))
+        };
+        let node = |id: &str, rest: &[&str]| {
+            self.tree
+                .locate(["nodes", id].into_iter().chain(rest.iter().copied()))
+        };
+        let key = |id: &str| {
+            let nodes = self
+                .tree
+                .root()
+                .and_then(|root| self.tree.child(root, "nodes"));
+            nodes
+                .and_then(|nodes| self.tree.locate_key(nodes, id))
+                .unwrap_or_else(|| node(id, &[]))
+        };
+        match error {
+            E::NameMissing | E::NameReserved { .. } => self.tree.locate(["name"]),
+            E::ContractId { .. } => self.tree.locate(["contractId"]),
+            E::StartAtMissing | E::StartAtUnknown { .. } => self.tree.locate(["startAt"]),
+            E::MaxSteps { .. } => self.tree.locate(["maxSteps"]),
+            E::NoNodes => self.tree.locate(["nodes"]),
+            E::NodeIdForm { node }
+            | E::NodeIdReserved { node }
+            | E::NodeIdInherited { node }
+            | E::NodeTwice { node } => key(node),
+            E::NodeTimeout { node: id, .. } => node(id, &["timeoutMs"]),
+            E::EffectType { node: id, .. } => ["shell", "writeFile", "readFile"]
+                .into_iter()
+                .map(|kind| node(id, &[kind, "effect", "type"]))
+                .max()
+                .unwrap_or_else(|| node(id, &[])),
+            E::EdgeFrom { index }
+            | E::EdgeFromUnknown { index, .. }
+            | E::EdgeTwice { index, .. } => edge(index, &["from"]),
+            E::EdgeTarget { index, .. } | E::EdgeToUnknown { index, .. } => edge(index, &["to"]),
+            E::SwitchPath { index, .. } => edge(index, &["switch", "on"]),
+            E::SwitchNoCases { index, .. } => edge(index, &["switch", "cases"]),
+            E::SwitchCaseBlank { index, case, .. } | E::SwitchCaseUnknown { index, case, .. } => {
+                edge(index, &["switch", "cases", case])
+            }
+            E::Unreachable { nodes, .. } => nodes
+                .first()
+                .map_or_else(|| self.tree.locate(["nodes"]), |id| key(id)),
+            E::Misplaced { .. } | E::Value { .. } => self.tree.locate([]),
+        }
+    }
+
+    fn refuse<T>(&self, path: &[&str], code: &'static str, message: String) -> Result<T> {
+        let at = self.tree.locate(path.iter().copied());
+        Err((at, Problem::Shape { code, message }))
+    }
+
+    fn max_steps(&self, given: Option<&Value>) -> Result<Option<u32>> {
+        let Some(given) = given else { return Ok(None) };
+        if let Some(Ok(max_steps)) = given.as_u64().map(u32::try_from) {
+            return Ok(Some(max_steps));
+        }
+        let error = DefinitionError::MaxSteps {
+            given: given.to_string(),
+        };
+        Err((self.place(&error), Problem::Definition(error)))
+    }
+
+    fn prepare(&self, template: Template) -> Result<Prepared> {
+        Ok(match template {
+            Template::Literal(value) => Prepared::Literal(value),
+            Template::Expression(text) => {
+                Prepared::Expression(Expression::compile(&text.value).map_err(|error| {
+                    let at = self.tree.locate_in_text(text.index, error.offset);
+                    (
+                        at,
+                        Problem::Expression {
+                            message: error.message,
+                        },
+                    )
+                })?)
+            }
+            Template::List(items) => Prepared::List(
+                items
+                    .into_iter()
+                    .map(|item| self.prepare(item))
+                    .collect::<Result<_>>()?,
+            ),
+            Template::Object(fields) => Prepared::Object(
+                fields
+                    .into_iter()
+                    .map(|(key, field)| Ok((key, self.prepare(field)?)))
+                    .collect::<Result<_>>()?,
+            ),
+        })
+    }
+
+    fn function(&self, template: Template) -> Result<ValueFunction> {
+        let prepared = self.prepare(template)?;
+        Ok(Arc::new(move |context| prepared.in_context(context)))
+    }
+
+    fn title(&self, template: Template) -> Result<Title> {
+        let prepared = match self.prepare(template)? {
+            Prepared::Literal(Value::String(text)) => return Ok(Title::Text(text)),
+            Prepared::Literal(other) => {
+                let message = format!("title must be a text or an expression, not {other}");
+                return self.refuse(&["title"], "V8", message);
+            }
+            prepared => prepared,
+        };
+        Ok(Title::Function(Arc::new(move |input| {
+            let environment = || Environment {
+                dot: input.clone(),
+                input: input.clone(),
+                ..Environment::default()
+            };
+            text("the title", prepared.value(&environment)?)
+        })))
+    }
+
+    fn node(&self, id: String, document: NodeDocument) -> Result<NodeDraft> {
+        let path = ["nodes", id.as_str()];
+        let NodeDocument {
+            compute,
+            shell,
+            write_file,
+            read_file,
+            checkpoint,
+            timeout_ms,
+            status_detail,
+        } = document;
+        let timeout = match timeout_ms {
+            None => Timeout::Default,
+            Some(marked) => self.timeout(&id, marked.index, marked.value)?,
+        };
+        let mut kinds = Vec::new();
+        if let Some(template) = compute {
+            let run = self.function(template)?;
+            kinds.push(("compute", NodeKind::Compute(Compute { run })));
+        }
+        if let Some(document) = shell {
+            kinds.push(("shell", NodeKind::Action(self.shell(&id, document)?)));
+        }
+        if let Some(document) = write_file {
+            kinds.push(("writeFile", NodeKind::Action(self.write_file(document)?)));
+        }
+        if let Some(document) = read_file {
+            kinds.push(("readFile", NodeKind::Action(self.read_file(document)?)));
+        }
+        if let Some(document) = checkpoint {
+            let run = document
+                .request
+                .map(|request| self.function(request))
+                .transpose()?;
+            let checkpoint = Checkpoint {
+                summary: document.summary,
+                run,
+            };
+            kinds.push(("checkpoint", NodeKind::Checkpoint(checkpoint)));
+        }
+        let found: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
+        if 1 < found.len() {
+            let message = format!(
+                "node {id:?} has {}; a node does one thing",
+                found.join(" and ")
+            );
+            return self.refuse(&path, "V15", message);
+        }
+        let Some((_, kind)) = kinds.pop() else {
+            let message =
+                format!("node {id:?} needs one of compute, shell, writeFile, readFile, checkpoint");
+            return self.refuse(&path, "V15", message);
+        };
+        let declared = Some(self.declared_node(&id));
+        Ok(NodeDraft {
+            id,
+            kind,
+            timeout,
+            status_detail,
+            declared,
+        })
+    }
+
+    /// What of a node decides behaviour.
+    fn declared_node(&self, id: &str) -> Value {
+        let nodes = self
+            .tree
+            .root()
+            .and_then(|root| self.tree.child(root, "nodes"));
+        let index = nodes.and_then(|nodes| self.tree.child(nodes, id));
+        let mut declared = index.map_or(Value::Null, |index| self.tree.value(index));
+        if let Some(members) = declared.as_object_mut() {
+            members.remove("statusDetail");
+        }
+        if let Some(checkpoint) = declared
+            .get_mut("checkpoint")
+            .and_then(Value::as_object_mut)
+        {
+            checkpoint.remove("summary");
+        }
+        declared
+    }
+
+    fn timeout(&self, id: &str, index: NodeIndex, template: Template) -> Result<Timeout> {
+        let refuse = |given: String| {
+            let at = self
+                .tree
+                .node(index)
+                .map_or(Position { line: 1, column: 1 }, |node| node.at);
+            let error = DefinitionError::NodeTimeout {
+                node: id.to_owned(),
+                given,
+            };
+            Err((at, Problem::Definition(error)))
+        };
+        match self.prepare(template)? {
+            Prepared::Literal(Value::Null) => Ok(Timeout::Unlimited),
+            Prepared::Literal(Value::Number(number)) => match number.as_f64() {
+                Some(millis) => Ok(Timeout::Fixed(millis)),
+                None => refuse(number.to_string()),
+            },
+            Prepared::Expression(expression) => Ok(Timeout::Function(Arc::new(move |context| {
+                let value = Prepared::Expression(expression.clone()).in_context(context)?;
+                match &value {
+                    Value::Null => Ok(TimeBudget::Unlimited),
+                    Value::Number(number) => {
+                        Ok(TimeBudget::Millis(number.as_f64().unwrap_or(f64::NAN)))
+                    }
+                    other => Err(NodeError::new(format!(
+                        "timeoutMs must be a number or null, not {other}"
+                    ))),
+                }
+            }))),
+            Prepared::Literal(other) => refuse(other.to_string()),
+            Prepared::List(_) => refuse("a list".to_owned()),
+            Prepared::Object(_) => refuse("an object".to_owned()),
+        }
+    }
+
+    fn edge(&self, index: usize, document: EdgeDocument) -> Result<EdgeDraft> {
+        let from = document.from.unwrap_or_default();
+        let to = match (document.to, document.switch) {
+            _ if from.trim().is_empty() => {
+                let error = DefinitionError::EdgeFrom { index };
+                return Err((self.place(&error), Problem::Definition(error)));
+            }
+            (Some(to), None) => TargetDraft::Node(to),
+            (None, Some(switch)) => TargetDraft::Switch {
+                on: switch.on,
+                cases: switch.cases.0.into_iter().collect::<BTreeMap<_, _>>(),
+            },
+            (None, None) | (Some(_), Some(_)) => {
+                let error = DefinitionError::EdgeTarget { index, from };
+                return Err((self.place(&error), Problem::Definition(error)));
+            }
+        };
+        Ok(EdgeDraft { from, to })
+    }
+}
+
+fn text(what: &str, value: Value) -> std::result::Result<String, NodeError> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => Err(NodeError::new(format!(
+            "{what} must be a text, not {other}"
+        ))),
+    }
+}

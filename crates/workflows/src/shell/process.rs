@@ -1,0 +1,360 @@
+//! Runs one command to its end, or stops it with all that it started.
+//!
+//! The command leads a process group of its own. A stop is SIGTERM to the group and SIGKILL after
+//! [`KILL_AFTER`]; a stopped run gives its receipt at most [`RECEIPT_GRACE`] after the stop, also when
+//! some process that left the group holds a pipe open. When the leader has exited, what it left in
+//! its group gets the same grace to close the pipes and is then killed: the effect of an action must
+//! not go on after its receipt.
+//!
+//! Signals are only sent while the leader is not reaped, so the group number can't belong to
+//! strangers.
+
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::command::{ShellActionType, ShellCommand, ShellReceipt, ShellResult};
+use super::output::Captured;
+use crate::definition::{CancellationSignal, NodeError, StopReason};
+
+/// How long after SIGTERM the group gets SIGKILL.
+const KILL_AFTER: Duration = Duration::from_secs(1);
+
+/// How long after a stop, or after the end of the leader, the pipes may stay open.
+const RECEIPT_GRACE: Duration = Duration::from_secs(2);
+
+/// How a shell action ended. There is a receipt whatever happened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShellRun {
+    /// What is kept of it.
+    pub receipt: ShellReceipt,
+    /// What it wrote, or why the node does not succeed.
+    pub result: Result<ShellResult, ShellFailure>,
+}
+
+/// Why a shell action did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShellFailure {
+    /// The command did not start.
+    #[error("command {command:?} did not start: {error}")]
+    Spawn {
+        /// The program.
+        command: String,
+        /// The error of the system.
+        error: String,
+    },
+    /// The command ended with another status than 0, or by a signal.
+    #[error("command {command:?} {ending}{}", stderr_tail(.stderr))]
+    Exit {
+        /// The program.
+        command: String,
+        /// How it ended, in words.
+        ending: String,
+        /// The end of what it wrote to standard error.
+        stderr: String,
+    },
+    /// The command was stopped, and everything in its group with it.
+    #[error("command {command:?} was stopped")]
+    Stopped {
+        /// The program.
+        command: String,
+        /// Who stopped it.
+        reason: StopReason,
+    },
+    /// Its end could not be observed.
+    #[error("command {command:?} could not be waited for: {error}")]
+    Wait {
+        /// The program.
+        command: String,
+        /// The error of the system.
+        error: String,
+    },
+}
+
+fn stderr_tail(stderr: &str) -> String {
+    if stderr.is_empty() {
+        String::new()
+    } else {
+        format!(": {stderr}")
+    }
+}
+
+impl ShellFailure {
+    /// The error of the node, with the outcome that fits.
+    pub fn into_node_error(self) -> NodeError {
+        match &self {
+            Self::Stopped { reason, .. } => NodeError::stopped(*reason),
+            Self::Spawn { .. } => NodeError::named("SpawnError", self.to_string()),
+            Self::Exit { .. } => NodeError::named("CommandFailed", self.to_string()),
+            Self::Wait { .. } => NodeError::named("WaitError", self.to_string()),
+        }
+    }
+}
+
+enum Event {
+    LeaderExited(Result<Ending, io::Error>),
+    StreamClosed,
+    Stop(StopReason),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Ending {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+}
+
+/// Runs a command until it ends or the signal stops it. Blocks.
+pub fn run(command: &ShellCommand, cancellation: &CancellationSignal) -> ShellRun {
+    let began = now();
+    let mut receipt = ShellReceipt {
+        action_type: ShellActionType::Shell,
+        command: command.command.clone(),
+        args: command.args.clone(),
+        cwd: directory(command),
+        exit_code: None,
+        signal: None,
+        duration_ms: 0,
+    };
+    let result = supervise(command, cancellation, &mut receipt);
+    receipt.duration_ms = millis(now().duration_since(began));
+    let result = result.map(|mut result| {
+        result.duration_ms = receipt.duration_ms;
+        result
+    });
+    ShellRun { receipt, result }
+}
+
+fn supervise(
+    command: &ShellCommand,
+    cancellation: &CancellationSignal,
+    receipt: &mut ShellReceipt,
+) -> Result<ShellResult, ShellFailure> {
+    let program = || command.command.clone();
+    if let Some(reason) = cancellation.reason() {
+        return Err(ShellFailure::Stopped {
+            command: program(),
+            reason,
+        });
+    }
+    let spawn_failed = |error: String| ShellFailure::Spawn {
+        command: program(),
+        error,
+    };
+    let mut child = spawn(command).map_err(|error| spawn_failed(error.to_string()))?;
+    let group = Pid::from_child(&child);
+
+    let (sender, events) = mpsc::channel();
+    let stdout = capture(child.stdout.take(), command.max_output_chars, &sender);
+    let stderr = capture(child.stderr.take(), command.max_output_chars, &sender);
+    let exited = sender.clone();
+    std::thread::spawn(move || {
+        // Nobody listens any more when the receipt was given without the end.
+        let _gone = exited.send(Event::LeaderExited(observe_exit(group)));
+    });
+    let _guard = cancellation.watch(move |reason| {
+        let _gone = sender.send(Event::Stop(reason));
+    });
+
+    let settled = settle(&events, group);
+    // What is left of the group goes before the leader is reaped, while the number is still its own.
+    let _gone = kill_process_group(group, Signal::KILL);
+    reap(child);
+
+    let (stdout, stdout_truncated) = stdout.text(command.max_output_chars);
+    let (stderr, stderr_truncated) = stderr.text(command.max_output_chars);
+    if let Some(Ok(ending)) = &settled.ending {
+        receipt.exit_code = ending.exit_code;
+        receipt.signal = ending.signal.map(signal_name);
+    }
+    if let Some(reason) = settled.stopped {
+        return Err(ShellFailure::Stopped {
+            command: program(),
+            reason,
+        });
+    }
+    if let Some(Err(error)) = settled.ending {
+        return Err(ShellFailure::Wait {
+            command: program(),
+            error: error.to_string(),
+        });
+    }
+    if receipt.exit_code != Some(0) && !command.allow_non_zero_exit {
+        return Err(ShellFailure::Exit {
+            command: program(),
+            ending: match (receipt.exit_code, &receipt.signal) {
+                (Some(code), _) => format!("exited with status {code}"),
+                (None, Some(signal)) => format!("was ended by {signal}"),
+                (None, None) => "ended in an unknown way".to_owned(),
+            },
+            stderr: tail(&stderr),
+        });
+    }
+    Ok(ShellResult {
+        stdout,
+        stderr,
+        stdout_truncated,
+        stderr_truncated,
+        exit_code: receipt.exit_code,
+        signal: receipt.signal.clone(),
+        duration_ms: 0,
+    })
+}
+
+fn spawn(command: &ShellCommand) -> io::Result<Child> {
+    use std::os::unix::process::CommandExt as _;
+    let mut process = Command::new(&command.command);
+    process
+        .args(&command.args)
+        .envs(&command.env)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(cwd) = &command.cwd {
+        process.current_dir(cwd);
+    }
+    process.spawn()
+}
+
+/// Reads a stream on a thread of its own, which says when the stream is closed.
+fn capture<R: io::Read + Send + 'static>(
+    stream: Option<R>,
+    max_chars: usize,
+    sender: &Sender<Event>,
+) -> Arc<Captured> {
+    let captured = Arc::new(Captured::default());
+    let (writer, closed) = (Arc::clone(&captured), sender.clone());
+    std::thread::spawn(move || {
+        if let Some(stream) = stream {
+            writer.drain(stream, max_chars);
+        }
+        let _gone = closed.send(Event::StreamClosed);
+    });
+    captured
+}
+
+/// What is known when the waiting is over.
+#[derive(Default)]
+struct Settled {
+    ending: Option<Result<Ending, io::Error>>,
+    stopped: Option<StopReason>,
+}
+
+/// Waits for the leader and both streams, and stops the group when asked.
+fn settle(events: &Receiver<Event>, group: Pid) -> Settled {
+    let mut settled = Settled::default();
+    let mut open_streams = 2;
+    let mut kill_at: Option<Instant> = None;
+    let mut give_up_at: Option<Instant> = None;
+    while settled.ending.is_none() || 0 < open_streams {
+        let due = [kill_at, give_up_at].into_iter().flatten().min();
+        let event = match due {
+            None => events.recv().map_err(RecvTimeoutError::from),
+            Some(due) => events.recv_timeout(due.saturating_duration_since(now())),
+        };
+        match event {
+            Ok(Event::LeaderExited(ending)) => {
+                settled.ending = Some(ending);
+                give_up_at.get_or_insert_with(|| now() + RECEIPT_GRACE);
+            }
+            Ok(Event::StreamClosed) => open_streams -= 1,
+            // The leader has done its work: the stop only ends the waiting for what it left.
+            Ok(Event::Stop(_)) if settled.ending.is_some() => break,
+            Ok(Event::Stop(reason)) => {
+                settled.stopped = Some(reason);
+                let _gone = kill_process_group(group, Signal::TERM);
+                let stopped_at = now();
+                kill_at = Some(stopped_at + KILL_AFTER);
+                give_up_at = Some(stopped_at + RECEIPT_GRACE);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let at = now();
+                if kill_at.is_some_and(|due| due <= at) {
+                    let _gone = kill_process_group(group, Signal::KILL);
+                    kill_at = None;
+                }
+                if give_up_at.is_some_and(|due| due <= at) {
+                    break;
+                }
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    settled
+}
+
+/// Waits until the leader has exited and leaves it to be reaped.
+fn observe_exit(leader: Pid) -> Result<Ending, io::Error> {
+    loop {
+        match waitid(
+            WaitId::Pid(leader),
+            WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+        ) {
+            Ok(Some(status)) => {
+                return Ok(Ending {
+                    exit_code: status.exit_status(),
+                    signal: status.terminating_signal(),
+                });
+            }
+            Ok(None) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Takes the exit status of the killed leader. It is on a thread of its own, since a process in an
+/// uninterruptible wait does not even die of SIGKILL in time.
+fn reap(mut child: Child) {
+    if !matches!(child.try_wait(), Ok(Some(_))) {
+        std::thread::spawn(move || drop(child.wait()));
+    }
+}
+
+fn directory(command: &ShellCommand) -> String {
+    let path = match &command.cwd {
+        Some(cwd) => std::path::absolute(cwd).unwrap_or_else(|_| cwd.clone()),
+        None => std::env::current_dir().unwrap_or_default(),
+    };
+    path.to_string_lossy().into_owned()
+}
+
+/// The last 2,000 characters of an error stream, for the error of the node.
+fn tail(text: &str) -> String {
+    let text = text.trim_end();
+    let skip = text.chars().count().saturating_sub(2000);
+    text.chars().skip(skip).collect()
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "grace periods of a real process pass in real time; a held clock would wait for ever"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
