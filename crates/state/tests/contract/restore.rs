@@ -125,29 +125,59 @@ fn child_writes_and_waits() {
     children::wait_for_parent("written");
 }
 
-#[test]
-fn case_108_an_interrupted_restore_is_finished_by_the_next() {
-    let (store, backup) = store_and_backup();
-    let mut child = Child::start("restore::child_writes_and_waits", &store.path(), "");
-    child.wait_for("written");
-    child.kill();
-    // As after a crash between moving the database and moving its log.
-    let path = store.path();
-    let aside = beside(&path, ".replaced-1");
-    std::fs::write(beside(&path, ".restore-pending"), ".replaced-1").unwrap();
-    std::fs::rename(&path, &aside).unwrap();
-    let refused = store.open();
-    assert!(
-        matches!(&refused, Err(StateError::Refused { refusal, .. })
-            if matches!(**refusal, Refusal::RestoreUnfinished)),
-        "{refused:?}"
-    );
-    assert!(!path.exists());
+/// Between which two steps of a restore the machine stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stopped {
+    NothingMoved,
+    DatabaseMoved,
+    AllMoved,
+    CopyNamed,
+}
 
-    restore(&backup, &path, store.schema()).unwrap();
-    assert_eq!(value(&store.open().unwrap()), 1);
-    assert_eq!(value(&Database::open(&aside, store.schema()).unwrap()), 102);
-    assert!(!beside(&path, ".restore-pending").exists());
+#[test]
+fn case_108_a_restore_that_stopped_anywhere_is_finished_by_the_next() {
+    for stopped in [
+        Stopped::NothingMoved,
+        Stopped::DatabaseMoved,
+        Stopped::AllMoved,
+        Stopped::CopyNamed,
+    ] {
+        let (store, backup) = store_and_backup();
+        let mut child = Child::start("restore::child_writes_and_waits", &store.path(), "");
+        child.wait_for("written");
+        child.kill();
+        let path = store.path();
+        let mut aside = beside(&path, ".replaced-1");
+        std::fs::write(beside(&path, ".restore-pending"), ".replaced-1").unwrap();
+        let move_aside = |suffix: &str| {
+            std::fs::rename(beside(&path, suffix), beside(&aside, suffix)).unwrap();
+        };
+        if stopped != Stopped::NothingMoved {
+            move_aside("");
+        }
+        if matches!(stopped, Stopped::AllMoved | Stopped::CopyNamed) {
+            move_aside("-wal");
+            move_aside("-shm");
+        }
+        if stopped == Stopped::CopyNamed {
+            std::fs::copy(&backup, &path).unwrap();
+        }
+        let refused = store.open();
+        assert!(
+            matches!(&refused, Err(StateError::Refused { refusal, .. })
+                if matches!(**refusal, Refusal::RestoreUnfinished)),
+            "{stopped:?}: {refused:?}"
+        );
+
+        let report = restore(&backup, &path, store.schema()).unwrap();
+        assert_eq!(value(&store.open().unwrap()), 1, "{stopped:?}");
+        if stopped == Stopped::NothingMoved {
+            aside = report.set_aside.unwrap();
+        }
+        let old = Database::open(&aside, store.schema()).unwrap();
+        assert_eq!(value(&old), 102, "{stopped:?}");
+        assert!(!beside(&path, ".restore-pending").exists());
+    }
 }
 
 #[test]

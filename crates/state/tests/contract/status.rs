@@ -2,7 +2,10 @@
 
 use holdpoint_state::maintenance::{DoctorReport, Level};
 use holdpoint_state::testing::{START, TestStore, counter};
-use holdpoint_state::{Actor, Owner, OwnerKind};
+use holdpoint_state::{Actor, Database, Owner, OwnerKind};
+
+use crate::children::{self, Child};
+use crate::verify::names;
 
 fn level(report: &DoctorReport, name: &str) -> Level {
     report
@@ -116,4 +119,61 @@ fn the_doctor_sees_modes_clock_old_state_and_broken_rules() {
     let report = store.db().doctor().unwrap();
     assert_eq!(level(&report, "rules"), Level::Problem);
     assert_eq!(report.status.findings[0].ids, ["a"]);
+}
+
+/// A process of its own can't take the store alone, so that this process still holds its locks.
+fn assert_locked(store: &TestStore) {
+    Child::start("status::child_finds_the_store_locked", &store.path(), "").finish();
+}
+
+#[test]
+fn case_008_no_maintenance_drops_the_locks_of_this_process() {
+    let store = TestStore::counters().unwrap();
+    counter::create(store.db(), "a").unwrap();
+    assert_locked(&store);
+    store.db().verify().unwrap();
+    store.db().status().unwrap();
+    store.db().doctor().unwrap();
+    store
+        .db()
+        .backup(store.directory().join("copy.sqlite"))
+        .unwrap();
+    let refused = holdpoint_state::maintenance::verify_file(store.path(), store.schema());
+    assert!(refused.is_err());
+    let refused = holdpoint_state::maintenance::restore(
+        store.directory().join("copy.sqlite"),
+        store.path(),
+        store.schema(),
+    );
+    assert!(refused.is_err());
+    assert_locked(&store);
+}
+
+#[test]
+fn child_finds_the_store_locked() {
+    let Some((path, _)) = children::task() else {
+        return;
+    };
+    let other = rusqlite::Connection::open(path).unwrap();
+    other.busy_timeout(std::time::Duration::ZERO).unwrap();
+    let error = other
+        .execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE")
+        .unwrap_err();
+    assert_eq!(
+        error.sqlite_error_code(),
+        Some(rusqlite::ErrorCode::DatabaseBusy)
+    );
+}
+
+#[test]
+fn a_refused_file_gets_no_lock_file_beside_it() {
+    let store = TestStore::counters().unwrap();
+    let home = store.directory().join("home");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let path = home.join("notes.txt");
+    std::fs::write(&path, "not a database").unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    Database::open(&path, store.schema()).unwrap_err();
+    assert_eq!(names(&home), ["notes.txt"]);
 }
