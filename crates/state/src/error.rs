@@ -342,7 +342,7 @@ pub enum Refusal {
         /// Which right is missing on what.
         detail: String,
     },
-    /// Others may read or write the file or its directory.
+    /// Others may read or write the file, or write its directory.
     #[error("mode {actual:#o} of {what} lets others in. Run: chmod {wanted:o} {what}")]
     Mode {
         /// The file or directory.

@@ -8,6 +8,7 @@ pub mod events;
 pub mod leases;
 pub(crate) mod projects;
 pub mod resources;
+pub(crate) mod schema_meta;
 
 use crate::command::Operation;
 use crate::schema::{Domain, Invariant};

@@ -4,11 +4,12 @@
 //! would mix two stores. The lock ends with the process that holds it.
 
 use std::fs::File;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::open::open_lock_file;
 use crate::error::{Refusal, StateError};
 
 /// The suffix of the lock file.
@@ -83,13 +84,7 @@ impl Presence {
             source,
         };
         loop {
-            let file = std::fs::OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .mode(0o600)
-                .open(&path)
-                .map_err(failed)?;
+            let file = open_lock_file(&path).map_err(failed)?;
             match flock(&file, operation) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 
 use super::Shared;
-use super::open::{self, Stamp};
+use super::open::Stamp;
 use crate::clock::MonotonicMillis;
 use crate::command::Sql;
 use crate::error::StateError;
@@ -88,7 +88,7 @@ impl ReaderPool {
         let pooled = self.lock().idle.pop();
         match pooled {
             Some(connection) => Ok(connection),
-            None => open::reader(&self.stamp.path, self.busy_timeout_ms),
+            None => self.stamp.reader(self.busy_timeout_ms),
         }
     }
 

@@ -5,13 +5,13 @@
 //! order. The locks protect nothing; SQLite's locks do. They end with the process that holds them.
 
 use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::open::open_lock_file;
 use crate::error::StateError;
 
 pub(super) struct Turnstile {
@@ -227,14 +227,9 @@ fn lock(file: &File) -> std::io::Result<()> {
 fn lock_file(database: &Path, suffix: &str) -> Result<File, StateError> {
     let mut path = database.as_os_str().to_owned();
     path.push(format!(".{suffix}"));
-    std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|source| StateError::Io {
-            action: format!("opening the lock file {}", Path::new(&path).display()),
-            source,
-        })
+    let path = Path::new(&path);
+    open_lock_file(path).map_err(|source| StateError::Io {
+        action: format!("opening the lock file {}", path.display()),
+        source,
+    })
 }

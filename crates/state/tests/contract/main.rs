@@ -14,6 +14,7 @@ mod children;
 mod commands;
 mod effects;
 mod events;
+mod open;
 mod restore;
 mod status;
 mod verify;

@@ -2,10 +2,11 @@
 //!
 //! Called only under the turnstile. A crash before the commit leaves an empty file, which the next one to open creates anew.
 
-use rusqlite::{Connection, named_params};
+use rusqlite::Connection;
 
 use super::identity::{self, Standing};
 use super::{Fault, Options};
+use crate::records::schema_meta;
 use crate::schema::Schema;
 
 /// Creates tables, identity and `schema_meta`, unless somebody has done so.
@@ -27,20 +28,9 @@ fn write(connection: &Connection, schema: &Schema, options: &Options) -> Result<
     connection.execute_batch(schema.ddl())?;
     connection.pragma_update(None, "application_id", identity.application_id)?;
     connection.pragma_update(None, "user_version", identity.user_version)?;
-    connection.execute(
-        "INSERT INTO schema_meta
-             (id, schema_name, schema_version, schema_digest, app_version, created_at, updated_at)
-         VALUES (1, :name, :version, :digest, :app_version, :now, :now)",
-        named_params! {
-            ":name": identity.schema_name, ":version": identity.user_version,
-            ":digest": schema.digest(), ":app_version": APP_VERSION, ":now": options.clock.now(),
-        },
-    )?;
+    schema_meta::insert(connection, schema, options.clock.now())?;
     Ok(())
 }
-
-/// The version that `schema_meta` names as the file's maker.
-pub(super) const APP_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Commits, or undoes everything and returns the first error.
 pub(super) fn end(connection: &Connection, result: Result<(), Fault>) -> Result<(), Fault> {

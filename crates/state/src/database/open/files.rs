@@ -23,8 +23,12 @@ const BESIDE: [&str; 6] = [
     ".open-lock",
 ];
 
-/// The bits that let others in.
+/// The bits that let others read or write a file.
 const OTHERS: u32 = 0o077;
+
+/// The bits that let others put files into a directory, and take ours away. Who can only list it learns the names of files that
+/// it can't read; a directory that an embedder chose may allow that. The directories that we make allow nothing.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Checks the place of a store. Of a missing one, the nearest directory that exists.
 pub(super) fn check(place: &Place, options: &Options) -> Result<(), StateError> {
@@ -56,7 +60,7 @@ fn check_place(place: &Place, options: &Options) -> Result<(), Refusal> {
             links: found.nlink(),
         });
     }
-    check_mode(&place.real, &found, FILE_MODE)?;
+    check_mode(&place.real, &found, OTHERS, FILE_MODE)?;
     for suffix in BESIDE {
         let mut beside = place.real.clone().into_os_string();
         beside.push(suffix);
@@ -67,7 +71,7 @@ fn check_place(place: &Place, options: &Options) -> Result<(), Refusal> {
                     detail: format!("{} is {}", beside.display(), kind_of(&found)),
                 });
             }
-            check_mode(&beside, &found, FILE_MODE)?;
+            check_mode(&beside, &found, OTHERS, FILE_MODE)?;
         }
     }
     check_directory(&place.directory)?;
@@ -112,7 +116,7 @@ fn check_directory(directory: &Path) -> Result<(), Refusal> {
             detail: format!("{} is no directory", directory.display()),
         });
     }
-    check_mode(directory, &found, DIRECTORY_MODE)?;
+    check_mode(directory, &found, OTHERS_WRITE, DIRECTORY_MODE)?;
     check_right(
         directory,
         Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
@@ -120,9 +124,9 @@ fn check_directory(directory: &Path) -> Result<(), Refusal> {
     )
 }
 
-fn check_mode(path: &Path, found: &Metadata, wanted: u32) -> Result<(), Refusal> {
+fn check_mode(path: &Path, found: &Metadata, forbidden: u32, wanted: u32) -> Result<(), Refusal> {
     let actual = found.mode() & 0o7777;
-    if actual & OTHERS == 0 {
+    if actual & forbidden == 0 {
         return Ok(());
     }
     Err(Refusal::Mode {

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use super::Fault;
 use crate::error::Refusal;
+use crate::id::Digest;
 use crate::schema::{Identity, Schema, SchemaPolicy, Shape};
 
 /// How many findings of a check are reported.
@@ -116,10 +117,10 @@ fn standing(connection: &Connection, schema: &Schema) -> Result<Standing, Fault>
     if older {
         return Ok(Standing::Older { version });
     }
-    if digest != schema.digest().0 {
+    if digest != schema.digest() {
         return Err(Refusal::Digest {
             expected: schema.digest().to_hex(),
-            actual: hex(&digest),
+            actual: digest.to_hex(),
         }
         .into());
     }
@@ -152,7 +153,7 @@ fn stored_digest(
     connection: &Connection,
     identity: &Identity,
     version: i64,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Digest, Fault> {
     let meta = |detail: String| Fault::Refused(Refusal::SchemaMeta { detail });
     let rows = match rows_of_meta(connection) {
         Ok(rows) => rows,
@@ -175,12 +176,12 @@ fn stored_digest(
         [(_, stored, _)] if *stored != version => Err(meta(format!(
             "its version {stored} is not the file's version {version}"
         ))),
-        [(_, _, digest)] => Ok(digest.clone()),
+        [(_, _, digest)] => Ok(*digest),
         [_, ..] => Err(meta("there is more than one row".into())),
     }
 }
 
-fn rows_of_meta(connection: &Connection) -> rusqlite::Result<Vec<(String, i64, Vec<u8>)>> {
+fn rows_of_meta(connection: &Connection) -> rusqlite::Result<Vec<(String, i64, Digest)>> {
     let mut statement = connection.prepare(
         "SELECT schema_name, schema_version, schema_digest FROM main.schema_meta LIMIT 2",
     )?;
@@ -198,8 +199,4 @@ fn is_empty(connection: &Connection) -> Result<bool, Fault> {
 
 fn number(connection: &Connection, pragma: &str) -> Result<i64, Fault> {
     Ok(connection.pragma_query_value(None, pragma, |row| row.get(0))?)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

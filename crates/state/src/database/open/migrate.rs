@@ -4,12 +4,13 @@
 //! version between two programs.
 
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
-use rusqlite::{Connection, ErrorCode, named_params};
+use rusqlite::{Connection, ErrorCode};
 
-use super::create::{APP_VERSION, end};
+use super::create::end;
 use super::identity::{self, Standing};
 use super::{Fault, Options};
 use crate::error::Refusal;
+use crate::records::schema_meta;
 use crate::schema::{Migration, Schema, Shape};
 
 /// Leads an older file to the schema's exact shape, unless somebody has done so. On an error the file is as it was.
@@ -51,20 +52,15 @@ fn steps(connection: &mut Connection, schema: &Schema, options: &Options) -> Res
         return Ok(());
     };
     check_goal(connection, schema, last)?;
-    connection.execute(
-        "UPDATE schema_meta
-         SET schema_version = :version, schema_digest = :digest, app_version = :app_version, updated_at = :now
-         WHERE id = 1",
-        named_params! {
-            ":version": schema.identity().user_version, ":digest": schema.digest(),
-            ":app_version": APP_VERSION, ":now": options.clock.now(),
-        },
-    )?;
-    match identity::read(connection, schema)? {
-        Standing::Whole => Ok(()),
-        Standing::Empty | Standing::Older { .. } => {
-            Err(failed(last, "the file is not at the schema's version after it").into())
-        }
+    schema_meta::update(connection, schema, options.clock.now())?;
+    match identity::read(connection, schema) {
+        Ok(Standing::Whole) => Ok(()),
+        Ok(Standing::Empty | Standing::Older { .. }) | Err(Fault::Refused(_)) => Err(failed(
+            last,
+            "the file has another identity or another schema_meta row after it",
+        )
+        .into()),
+        Err(fault) => Err(fault),
     }
 }
 
@@ -88,6 +84,11 @@ fn step(connection: &mut Connection, migration: &Migration) -> Result<(), Fault>
             | ErrorCode::DatabaseBusy
             | ErrorCode::DatabaseCorrupt,
         ) => Fault::Sqlite(error),
+        Some(ErrorCode::AuthorizationForStatementDenied) => failed(
+            migration,
+            "it ends its transaction or names another file, which no migration may",
+        )
+        .into(),
         _ => failed(migration, &error.to_string()).into(),
     })?;
     connection.pragma_update(None, "user_version", migration.to_version)?;

@@ -57,17 +57,24 @@ pub(super) fn resolve(path: &Path) -> Result<Place, StateError> {
     let (Some(name), Some(parent)) = (absolute.file_name(), absolute.parent()) else {
         return Err(no_file("it names a directory"));
     };
-    let (real, exists) = match fs::canonicalize(&absolute) {
-        Ok(real) => (real, true),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            if fs::symlink_metadata(&absolute).is_ok() {
+    let (real, exists) = loop {
+        match fs::canonicalize(&absolute) {
+            Ok(real) => break (real, true),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(unreachable_path(path, error)),
+        }
+        match fs::symlink_metadata(&absolute) {
+            Ok(found) if found.is_symlink() => {
                 return Err(no_file("it is a symbolic link to nothing"));
             }
-            // The directory may be missing too. It is resolved as soon as it exists.
-            let parent = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
-            (parent.join(name), false)
+            // Somebody created it between the two looks: look again.
+            Ok(_) => {}
+            Err(_) => {
+                // The directory may be missing too. It is resolved as soon as it exists.
+                let parent = fs::canonicalize(parent).unwrap_or_else(|_| parent.to_owned());
+                break (parent.join(name), false);
+            }
         }
-        Err(error) => return Err(unreachable_path(path, error)),
     };
     let directory = real
         .parent()
@@ -108,6 +115,28 @@ pub(super) fn create(place: &Place) -> Result<(), StateError> {
     moved.map_err(|source| failed("creating", &place.real, source))?;
     // SQLite makes its own files durable, but the name of this one is ours to keep over a power cut.
     sync_directory(&place.directory)
+}
+
+/// Opens a lock file of ours beside a database, and makes it with the right mode when it is missing.
+pub(in crate::database) fn open_lock_file(path: &Path) -> std::io::Result<fs::File> {
+    let made = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(path);
+    match made {
+        Ok(file) => {
+            file.set_permissions(Permissions::from_mode(FILE_MODE))?;
+            Ok(file)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FILE_MODE)
+            .open(path),
+        Err(error) => Err(error),
+    }
 }
 
 /// Gives a file its name unless the name is taken. Returns whether it did.

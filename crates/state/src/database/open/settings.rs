@@ -95,6 +95,11 @@ pub(super) fn writer(connection: &Connection) -> Result<(), Fault> {
 /// What makes a reader a reader.
 pub(super) fn reads_only(connection: &Connection) -> Result<(), Fault> {
     expect(connection, "journal_mode", "wal")?;
+    query_only(connection)
+}
+
+/// Refuses every statement that would change the file.
+pub(super) fn query_only(connection: &Connection) -> Result<(), Fault> {
     set(connection, "query_only", "ON", "1")
 }
 

@@ -77,7 +77,22 @@ impl Stamp {
         }
     }
 
-    /// The same for a connection that only reads.
+    /// A connection that can't write, while the file at the path is the one that was verified.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Refused`] when it is not.
+    pub(in crate::database) fn reader(
+        &self,
+        busy_timeout_ms: u64,
+    ) -> Result<Connection, StateError> {
+        if file_at(&self.path) != Some(self.file) {
+            return Err(refused(&self.path, Refusal::Replaced));
+        }
+        super::reader(&self.path, busy_timeout_ms)
+    }
+
+    /// The same as [`Stamp::check`] for a connection that only reads.
     ///
     /// # Errors
     ///
