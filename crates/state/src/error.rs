@@ -79,6 +79,15 @@ pub enum StateError {
         /// How long the command waited, in milliseconds.
         waited_ms: u64,
     },
+    /// Somebody has the file in use as a whole: the store is open somewhere, or a restore or a copy is at work. Nothing was
+    /// written; stop the programs that use it, or wait for the copy, and try again.
+    #[error("{} is in use: {by}", path.display())]
+    InUse {
+        /// The store, or the directory of a copy.
+        path: PathBuf,
+        /// By what, and what to do.
+        by: &'static str,
+    },
     /// The database was closed before the command ran. Nothing was written.
     #[error("the database handle is closed")]
     Closed,
@@ -393,7 +402,7 @@ impl StateError {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::DiskFull { .. } | Self::LeaseHeld { .. }
+            Self::Busy { .. } | Self::InUse { .. } | Self::DiskFull { .. } | Self::LeaseHeld { .. }
         )
     }
 
@@ -434,7 +443,7 @@ impl StateError {
             Self::InvalidTransition { .. } => "invalidTransition",
             Self::Conflict { .. } => "conflict",
             Self::NotFound { .. } => "notFound",
-            Self::Busy { .. } => "busy",
+            Self::Busy { .. } | Self::InUse { .. } => "busy",
             Self::Closed => "closed",
             Self::Forked { .. } => "forked",
             Self::Panicked { .. } => "panicked",

@@ -67,7 +67,7 @@ impl Presence {
     ///
     /// # Errors
     ///
-    /// [`StateError::Busy`] while somebody has it open.
+    /// [`StateError::InUse`] while somebody has it open.
     pub(crate) fn exclusive(database: &Path) -> Result<Self, StateError> {
         Self::take(database, FlockOperation::NonBlockingLockExclusive)
     }
@@ -88,7 +88,15 @@ impl Presence {
             match flock(&file, operation) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(StateError::Busy { waited_ms: 0 });
+                    return Err(StateError::InUse {
+                        path: database.to_owned(),
+                        by: match operation {
+                            FlockOperation::NonBlockingLockShared => {
+                                "a restore is at work; open the store when it has ended"
+                            }
+                            _ => "a program has the store open; stop it first",
+                        },
+                    });
                 }
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(error) => return Err(failed(error.into())),

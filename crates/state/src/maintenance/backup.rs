@@ -53,7 +53,7 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`StateError::Input`] when `target` exists, [`StateError::Busy`] while another copy into the same directory runs,
+    /// [`StateError::Input`] when `target` exists, [`StateError::InUse`] while another copy into the same directory runs,
     /// [`StateError::Refused`] or [`StateError::Corrupt`] when the copy does not pass the verification. No file is left.
     pub fn backup(&self, target: impl AsRef<Path>) -> Result<BackupReport, StateError> {
         self.backup_with(target, |_| ControlFlow::Continue(()))

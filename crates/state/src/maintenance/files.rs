@@ -71,14 +71,19 @@ pub(super) struct CopyRight {
 ///
 /// # Errors
 ///
-/// [`StateError::Busy`] while another copy into this directory runs.
+/// [`StateError::InUse`] while another copy into this directory runs.
 pub(super) fn copy_right(target: &Path) -> std::result::Result<CopyRight, StateError> {
     let directory = directory_of(target);
     let action = || format!("opening the directory {}", directory.display());
     let file = File::open(directory).map_err(io(action()))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => return Err(StateError::Busy { waited_ms: 0 }),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            return Err(StateError::InUse {
+                path: directory.to_owned(),
+                by: "another backup or restore writes here; wait for its end",
+            });
+        }
         // Some network file systems can't lock a directory: then nothing is swept, and the names are unique all the same.
         Err(_) => return Ok(CopyRight { _directory: file }),
     }

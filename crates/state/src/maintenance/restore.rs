@@ -44,7 +44,7 @@ pub struct RestoreReport {
 ///
 /// # Errors
 ///
-/// [`StateError::Busy`] while anybody has the store open, [`StateError::Input`] when `backup` is a live store,
+/// [`StateError::InUse`] while anybody has the store open, [`StateError::Input`] when `backup` is a live store,
 /// [`StateError::Refused`] or [`StateError::Corrupt`] when the backup is not sound or of another schema. The store is as it was.
 pub fn restore(
     backup: impl AsRef<Path>,
@@ -128,9 +128,10 @@ fn alone_in_sqlite(target: &Path) -> Result<Option<Connection>, StateError> {
     match connection.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE") {
         Ok(()) => Ok(Some(connection)),
         Err(error) => match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-                Err(StateError::Busy { waited_ms: BUSY_MS })
-            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Err(StateError::InUse {
+                path: target.to_owned(),
+                by: "another program has the file open; stop it first",
+            }),
             // A damaged store is why somebody restores; nobody can work with it.
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Ok(None),
             _ => Err(error.into()),

@@ -111,7 +111,7 @@ fn case_110_a_killed_backup_leaves_no_backup_and_is_swept() {
     child.wait_for("half-way");
     let target = home.join("backup.sqlite");
     let busy = store.db().backup(&target);
-    assert!(matches!(busy, Err(StateError::Busy { .. })), "{busy:?}");
+    assert!(matches!(busy, Err(StateError::InUse { .. })), "{busy:?}");
     child.kill();
     assert!(!target.exists());
     let left = names(&home);

@@ -64,7 +64,10 @@ fn case_108_an_open_store_is_not_replaced() {
     let (store, backup) = store_and_backup();
     let refused = || {
         let result = restore(&backup, store.path(), store.schema());
-        assert!(matches!(result, Err(StateError::Busy { .. })), "{result:?}");
+        assert!(
+            matches!(result, Err(StateError::InUse { .. })),
+            "{result:?}"
+        );
     };
     let db = store.open().unwrap();
     refused();
