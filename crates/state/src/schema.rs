@@ -298,9 +298,18 @@ impl Schema {
         self.inner.table_owner.get(table).copied()
     }
 
-    /// The index of the domain that owns an operation, if a composed domain declares it.
+    /// The index of the domain that owns an operation, if a composed domain declares it. An operation that only has the name of a
+    /// declared one could allow what that one does not.
     pub(crate) fn operation_owner(&self, operation: &Operation) -> Option<usize> {
-        self.inner.operation_owner.get(operation.name).copied()
+        let index = *self.inner.operation_owner.get(operation.name)?;
+        self.inner
+            .domains
+            .get(index)?
+            .operations
+            .iter()
+            .find(|declared| declared.name == operation.name)
+            .filter(|declared| std::ptr::eq(**declared, operation) || **declared == operation)
+            .map(|_| index)
     }
 
     pub(crate) fn effect_owner(&self, effect_type: &str) -> Option<usize> {

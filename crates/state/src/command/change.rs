@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::{CachedStatement, Connection};
 
 use super::checks::{self, Permit};
-use super::{Actor, ActorKind, Command, Disposition, LeaseRule, Operation, Outcome, Receipt};
+use super::{Actor, Command, Disposition, LeaseRule, Operation, Outcome, Receipt};
 use crate::clock::{Clock, MonotonicMillis, UnixMillis};
 use crate::database::guard::{KERNEL, StatementGuard};
 use crate::error::{ClaimLostReason, StateError};
@@ -54,11 +54,53 @@ impl<'a> Transaction<'a> {
             timer.renewed(expires_at, granted);
         }
     }
+}
 
-    /// Forgets what belongs to commands that were undone.
-    pub(crate) fn undone(&self) {
-        self.renewals.borrow_mut().clear();
-        self.poisoned.set(false);
+/// A part of a command that has begun and may have written. Unless it finishes, the whole command must be undone, whether the part
+/// returned an error or panicked, and whatever its caller makes of that.
+struct Part<'a> {
+    transaction: &'a Transaction<'a>,
+    changes_before: u64,
+    finished: bool,
+}
+
+impl<'a> Part<'a> {
+    fn begin(transaction: &'a Transaction<'a>) -> Self {
+        Self {
+            transaction,
+            changes_before: transaction.connection.total_changes(),
+            finished: false,
+        }
+    }
+
+    fn finish(mut self) {
+        self.finished = true;
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        if !self.finished && self.transaction.connection.total_changes() != self.changes_before {
+            self.transaction.poisoned.set(true);
+        }
+    }
+}
+
+/// The commands around a nested one.
+#[derive(Clone, Copy)]
+struct Around<'a> {
+    resource: &'a Resource,
+    /// Whether it, or one around it, holds a lease.
+    owns: bool,
+    further: Option<&'a Around<'a>>,
+}
+
+impl Around<'_> {
+    fn touches(&self, resource: &Resource) -> bool {
+        self.resource == resource
+            || self
+                .further
+                .is_some_and(|further| further.touches(resource))
     }
 }
 
@@ -98,8 +140,37 @@ impl<'a> Sql<'a> {
     pub fn prepare_cached(&self, sql: &'static str) -> Result<CachedStatement<'a>, StateError> {
         match self.guard {
             Some((guard, domain)) => guard.prepare(self.connection, domain, sql),
-            None => Ok(self.connection.prepare_cached(sql)?),
+            None => prepare_reading(self.connection, sql),
         }
+    }
+}
+
+/// A reader's statement. `query_only` alone is not enough: a `PRAGMA` could turn it off, and would stay with the pooled connection.
+fn prepare_reading<'a>(
+    connection: &'a Connection,
+    sql: &'static str,
+) -> Result<CachedStatement<'a>, StateError> {
+    let denied = || StateError::StatementDenied {
+        domain: "reader".to_owned(),
+        statement: sql.to_owned(),
+        source: rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_AUTH),
+            None,
+        ),
+    };
+    let text = sql.trim_ascii_start();
+    let selects = ["SELECT", "WITH", "VALUES"].iter().any(|word| {
+        text.get(..word.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(word))
+    });
+    if !selects {
+        return Err(denied());
+    }
+    let statement = connection.prepare_cached(sql)?;
+    if statement.readonly() {
+        Ok(statement)
+    } else {
+        Err(denied())
     }
 }
 
@@ -123,8 +194,10 @@ pub struct Change<'a> {
     takes_command_payload: bool,
     generation: Option<u64>,
     holds_lease: bool,
-    made_transition: bool,
+    /// The transition that the body named: the operation's own words for both states.
+    made: Option<(&'static str, &'static str)>,
     must_be_accepted: bool,
+    around: Option<&'a Around<'a>>,
 }
 
 /// A touch of a resource that was accepted, as projectors see it.
@@ -223,8 +296,11 @@ impl<'a> Change<'a> {
     /// [`StateError::InvalidTransition`].
     pub fn transition(&mut self, from: &str, to: &str) -> Result<(), StateError> {
         let operation = self.operation;
-        if operation.from.contains(&from) && operation.to.contains(&to) {
-            self.made_transition = true;
+        let word = |words: &'static [&'static str], state| {
+            words.iter().copied().find(|word| *word == state)
+        };
+        if let (Some(from), Some(to)) = (word(operation.from, from), word(operation.to, to)) {
+            self.made = Some((from, to));
             return Ok(());
         }
         Err(StateError::InvalidTransition {
@@ -250,19 +326,36 @@ impl<'a> Change<'a> {
     ///
     /// # Errors
     ///
-    /// Those of the checks, and the body's own.
+    /// Those of the checks, and the body's own. [`StateError::Misuse`] for a resource that this command, or one around it, touches
+    /// already: [`Change::advance`] is for that.
     pub fn also<T, E: From<StateError>>(
         &mut self,
         command: &Command,
         body: impl FnOnce(&mut Change<'_>) -> Result<Outcome<T>, E>,
     ) -> Result<Receipt<T>, E> {
-        let transaction = self.transaction;
-        let before = transaction.connection.total_changes();
-        let result = run_at(transaction, command, self.now, self.monotonic, body);
-        if result.is_err() && transaction.connection.total_changes() != before {
-            transaction.poisoned.set(true);
+        let here = Around {
+            resource: &self.command.resource,
+            owns: self.generation.is_some() || self.around.is_some_and(|around| around.owns),
+            further: self.around,
+        };
+        if here.touches(&command.resource) {
+            return Err(self
+                .misuse(&format!(
+                    "{} touches {} a second time; `advance` does that",
+                    command.operation.name, command.resource
+                ))
+                .into());
         }
-        result
+        let part = Part::begin(self.transaction);
+        let receipt = run_at(
+            self.transaction,
+            command,
+            Some(&here),
+            (self.now, self.monotonic),
+            body,
+        )?;
+        part.finish();
+        Ok(receipt)
     }
 
     /// Makes one more accepted touch of this command's own resource, by `operation`, ahead of the command's own: it gets its own
@@ -282,13 +375,33 @@ impl<'a> Change<'a> {
     ) -> Result<(), StateError> {
         let own = (
             self.operation,
-            self.made_transition,
+            self.made.take(),
             self.payload.take(),
             self.takes_command_payload,
         );
         self.takes_command_payload = false;
+        let part = Part::begin(self.transaction);
+        let advanced = self.advance_by(operation, transition, payload);
+        // Also after an error: what the body does about it is done in the command's own name again.
+        (
+            self.operation,
+            self.made,
+            self.payload,
+            self.takes_command_payload,
+        ) = own;
+        advanced?;
+        part.finish();
+        self.must_be_accepted = true;
+        Ok(())
+    }
+
+    fn advance_by(
+        &mut self,
+        operation: &'static Operation,
+        transition: Option<(&str, &str)>,
+        payload: Option<Payload>,
+    ) -> Result<(), StateError> {
         self.instead(operation)?;
-        self.made_transition = false;
         self.payload = payload;
         if let Some((from, to)) = transition {
             self.transition(from, to)?;
@@ -299,13 +412,6 @@ impl<'a> Change<'a> {
         if let Some(row) = &mut self.row {
             row.revision = revision;
         }
-        (
-            self.operation,
-            self.made_transition,
-            self.payload,
-            self.takes_command_payload,
-        ) = own;
-        self.must_be_accepted = true;
         Ok(())
     }
 
@@ -407,7 +513,11 @@ impl<'a> Change<'a> {
     /// Revision, event and projections of one touch by the present operation.
     fn write_touch(&mut self) -> Result<i64, StateError> {
         let command = self.command;
-        if !self.operation.from.is_empty() && !self.made_transition {
+        // Asked again, because the operation may have changed since the body named it.
+        let named = self.made.is_some_and(|(from, to)| {
+            self.operation.from.contains(&from) && self.operation.to.contains(&to)
+        });
+        if !self.operation.from.is_empty() && !named {
             return Err(self.misuse("the body accepted without naming its transition"));
         }
         let key = self.resource_key()?;
@@ -461,22 +571,8 @@ pub(crate) fn run_command<T, E: From<StateError>>(
     command: &Command,
     body: impl FnOnce(&mut Change<'_>) -> Result<Outcome<T>, E>,
 ) -> Result<Receipt<T>, E> {
-    if command.actor.kind() == ActorKind::Policy && command.evidence.is_none() {
-        // A declared automatic rule acts only for the owner of what it changes (state reference, section 7).
-        let reason = ClaimLostReason::MissingAuthority;
-        return Err(StateError::ClaimLost {
-            resource: command.resource.clone(),
-            reason,
-        }
-        .into());
-    }
-    let result = run_at(
-        transaction,
-        command,
-        transaction.clock.now(),
-        transaction.clock.monotonic(),
-        body,
-    );
+    let now = (transaction.clock.now(), transaction.clock.monotonic());
+    let result = run_at(transaction, command, None, now, body);
     if result.is_ok() && transaction.poisoned.get() {
         return Err(StateError::Misuse {
             operation: command.operation.name,
@@ -487,15 +583,21 @@ pub(crate) fn run_command<T, E: From<StateError>>(
     result
 }
 
-fn run_at<T, E: From<StateError>>(
-    transaction: &Transaction<'_>,
-    command: &Command,
-    now: UnixMillis,
-    monotonic: MonotonicMillis,
+fn run_at<'a, T, E: From<StateError>>(
+    transaction: &'a Transaction<'a>,
+    command: &'a Command,
+    around: Option<&'a Around<'a>>,
+    (now, monotonic): (UnixMillis, MonotonicMillis),
     body: impl FnOnce(&mut Change<'_>) -> Result<Outcome<T>, E>,
 ) -> Result<Receipt<T>, E> {
     let sql = Sql::writing(transaction.connection, transaction.guard, KERNEL);
-    let Permit { domain, row } = checks::check(transaction, &sql, command, now)?;
+    let Permit { domain, row } = checks::check(
+        transaction,
+        &sql,
+        command,
+        around.is_some_and(|around| around.owns),
+        now,
+    )?;
     let mut change = Change {
         transaction,
         command,
@@ -513,11 +615,18 @@ fn run_at<T, E: From<StateError>>(
             .as_ref()
             .map(|evidence| evidence.generation),
         holds_lease: command.evidence.is_some(),
-        made_transition: false,
+        made: None,
         must_be_accepted: false,
+        around,
     };
     let before = transaction.connection.total_changes();
     let outcome = body(&mut change)?;
+    if transaction.connection.is_autocommit() {
+        // As on a full disk. The error said so; a body that goes on hides it.
+        return Err(change
+            .misuse("a statement failed so that SQLite ended the transaction, and the body went on")
+            .into());
+    }
     let (disposition, value) = match outcome {
         Outcome::Accepted(value) => {
             let event_seq = change.accept()?;

@@ -3,7 +3,7 @@
 //! They only read, so that a command which fails here leaves no trace and needs no savepoint.
 
 use super::change::{Sql, Transaction};
-use super::{Command, Expectation, LeaseRule, Operation, Place};
+use super::{ActorKind, Command, Expectation, LeaseRule, Operation, Place};
 use crate::clock::UnixMillis;
 use crate::error::{ClaimLostReason, StateError};
 use crate::records::{leases, resources};
@@ -16,10 +16,12 @@ pub(super) struct Permit {
     pub(super) row: Option<resources::ResourceRow>,
 }
 
+/// `under_owner`: the command is part of one that holds a lease.
 pub(super) fn check(
     transaction: &Transaction<'_>,
     sql: &Sql<'_>,
     command: &Command,
+    under_owner: bool,
     now: UnixMillis,
 ) -> Result<Permit, StateError> {
     let operation = command.operation;
@@ -64,7 +66,7 @@ pub(super) fn check(
         }
         (Expectation::Exists, Some(_)) | (Expectation::Creates, _) => {}
     }
-    check_lease(sql, command, row, now)?;
+    check_lease(sql, command, row, under_owner, now)?;
     Ok(Permit { domain, row })
 }
 
@@ -88,6 +90,7 @@ fn check_lease(
     sql: &Sql<'_>,
     command: &Command,
     row: Option<resources::ResourceRow>,
+    under_owner: bool,
     now: UnixMillis,
 ) -> Result<(), StateError> {
     let lost = |reason| StateError::ClaimLost {
@@ -95,6 +98,12 @@ fn check_lease(
         reason,
     };
     match (&command.evidence, command.operation.lease) {
+        // A declared automatic rule acts only for the owner of what it changes (state reference, section 7).
+        (None, LeaseRule::NotRequired)
+            if command.actor.kind() == ActorKind::Policy && !under_owner =>
+        {
+            Err(lost(ClaimLostReason::MissingAuthority))
+        }
         (None, LeaseRule::NotRequired) => Ok(()),
         (None, LeaseRule::Required | LeaseRule::RequiredUnrenewed) => {
             Err(lost(ClaimLostReason::MissingAuthority))

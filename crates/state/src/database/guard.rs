@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{CachedStatement, Connection};
 
@@ -40,6 +41,12 @@ impl StatementGuard {
         connection.authorizer(Some(move |context: AuthContext<'_>| {
             authorize(&owners, asked.load(Ordering::Relaxed), &context)
         }))?;
+        // A plan that depends on a bound value is made anew when the statement runs, where the authorizer can't know for whom.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        // When SQLite ends the transaction by itself, as on a full disk, a body that goes on would commit each further statement
+        // alone. Nothing is committed but by the writer's own statement.
+        let committing = Arc::clone(&current);
+        connection.commit_hook(Some(move || committing.load(Ordering::Relaxed) != CONTROL))?;
         Ok(Self {
             schema: schema.clone(),
             current,

@@ -3,8 +3,7 @@
 //! Safety rests on the generation, which every protected write compares; clocks only decide how soon somebody else may take over.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{OptionalExtension, named_params};
 use zeroize::Zeroizing;
@@ -121,16 +120,42 @@ pub struct Claim {
 /// When a claim's time is up, shared with the commands that renew it.
 #[derive(Debug)]
 pub(crate) struct LeaseTimer {
-    expires_at: AtomicI64,
-    granted: AtomicU64,
+    grant: Mutex<Grant>,
     length_ms: i64,
 }
 
+/// The last grant or renewal, on both clocks.
+#[derive(Debug, Clone, Copy)]
+struct Grant {
+    expires_at: UnixMillis,
+    granted: MonotonicMillis,
+}
+
 impl LeaseTimer {
+    fn new(expires_at: UnixMillis, granted: MonotonicMillis, length_ms: i64) -> Self {
+        Self {
+            grant: Mutex::new(Grant {
+                expires_at,
+                granted,
+            }),
+            length_ms,
+        }
+    }
+
     pub(crate) fn renewed(&self, expires_at: UnixMillis, granted: MonotonicMillis) {
-        // Two renewals may finish out of order: the later grant wins, so that the guard never moves back.
-        self.expires_at.fetch_max(expires_at.0, Ordering::SeqCst);
-        self.granted.fetch_max(granted.0, Ordering::SeqCst);
+        let mut grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
+        // Two handles may tell their renewals out of order: the later grant wins. Its expiry may still be the earlier one, when the
+        // wall clock was set back, and the guard must not outlive the row.
+        if grant.granted <= granted {
+            *grant = Grant {
+                expires_at,
+                granted,
+            };
+        }
+    }
+
+    fn grant(&self) -> Grant {
+        *self.grant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,15 +210,18 @@ impl Claim {
 
     /// When the lease ends unless it is renewed, as far as this process knows.
     pub fn expires_at(&self) -> UnixMillis {
-        UnixMillis(self.timer.expires_at.load(Ordering::SeqCst))
+        self.timer.grant().expires_at
     }
 
     /// Milliseconds until the time is up, 0 when it is: whatever of the wall clock and the monotonic clock comes first.
     pub fn remaining_ms(&self, clock: &dyn Clock) -> u64 {
-        let granted = MonotonicMillis(self.timer.granted.load(Ordering::SeqCst));
+        let Grant {
+            expires_at,
+            granted,
+        } = self.timer.grant();
         let length = self.timer.length_ms.unsigned_abs();
         let by_monotonic = length.saturating_sub(clock.monotonic().since(granted));
-        let by_wall = u64::try_from(self.expires_at().since(clock.now())).unwrap_or(0);
+        let by_wall = u64::try_from(expires_at.since(clock.now())).unwrap_or(0);
         by_monotonic.min(by_wall)
     }
 
@@ -293,14 +321,20 @@ pub(crate) fn check(
 }
 
 fn judge(row: &LeaseRow, evidence: &Evidence, now: UnixMillis) -> Result<(), ClaimLostReason> {
-    if row.generation != evidence.generation {
-        return Err(ClaimLostReason::GenerationChanged);
-    }
+    // Who, then which claim of theirs: a claim by somebody else has another generation and another token too.
+    let same_generation = row.generation == evidence.generation;
     let Some(owner) = &row.owner else {
-        return Err(ClaimLostReason::MissingAuthority);
+        return Err(if same_generation {
+            ClaimLostReason::MissingAuthority
+        } else {
+            ClaimLostReason::GenerationChanged
+        });
     };
     if owner.kind != evidence.owner.kind.as_str() || owner.id != evidence.owner.id {
         return Err(ClaimLostReason::OwnerChanged);
+    }
+    if !same_generation {
+        return Err(ClaimLostReason::GenerationChanged);
     }
     if owner.token_hash != evidence.token_hash.0 {
         return Err(ClaimLostReason::TokenChanged);
@@ -394,11 +428,7 @@ pub(crate) fn claim(
         owner: owner.clone(),
         token,
         generation,
-        timer: Arc::new(LeaseTimer {
-            expires_at: AtomicI64::new(expires_at.0),
-            granted: AtomicU64::new(monotonic.0),
-            length_ms,
-        }),
+        timer: Arc::new(LeaseTimer::new(expires_at, monotonic, length_ms)),
     })
 }
 
@@ -434,6 +464,7 @@ impl Change<'_> {
             monotonic,
         )?;
         self.use_generation(claim.generation);
+        self.require_acceptance();
         Ok(claim)
     }
 
@@ -446,7 +477,11 @@ impl Change<'_> {
     pub fn release(&mut self) -> Result<bool, StateError> {
         let key = self.resource_key()?;
         self.forget_evidence();
-        clear(&self.kernel_sql(), key)
+        let cleared = clear(&self.kernel_sql(), key)?;
+        if cleared {
+            self.require_acceptance();
+        }
+        Ok(cleared)
     }
 
     /// Moves the expiry of the claim that the command holds to its whole length from now.
@@ -482,11 +517,7 @@ mod tests {
 
     fn evidence() -> (LeaseRow, Evidence) {
         let owner = Owner::new(OwnerKind::Host, "host");
-        let timer = Arc::new(LeaseTimer {
-            expires_at: AtomicI64::new(100),
-            granted: AtomicU64::new(0),
-            length_ms: 100,
-        });
+        let timer = Arc::new(LeaseTimer::new(UnixMillis(100), MonotonicMillis(0), 100));
         let row = LeaseRow {
             generation: 3,
             owner: Some(LeaseOwner {
@@ -528,6 +559,14 @@ mod tests {
             ..evidence.clone()
         };
         assert_eq!(judge(&row, &other, now), Err(ClaimLostReason::OwnerChanged));
+        let taken_over = Evidence {
+            generation: 2,
+            ..other
+        };
+        assert_eq!(
+            judge(&row, &taken_over, now),
+            Err(ClaimLostReason::OwnerChanged)
+        );
         let forged = Evidence {
             token_hash: TokenHash(Digest::of(b"other")),
             ..evidence.clone()
@@ -543,6 +582,10 @@ mod tests {
         assert_eq!(
             judge(&free, &evidence, now),
             Err(ClaimLostReason::MissingAuthority)
+        );
+        assert_eq!(
+            judge(&free, &older, now),
+            Err(ClaimLostReason::GenerationChanged)
         );
     }
 
