@@ -3,6 +3,8 @@
 //! Not here: what a command means (`command`), and what the rows are (`records`).
 
 mod commits;
+#[cfg(feature = "testing")]
+pub(crate) mod faults;
 mod follower;
 pub(crate) mod guard;
 mod open;
@@ -186,7 +188,8 @@ impl Database {
     /// # Errors
     ///
     /// Those of the checks ([`StateError`]), and the body's own. [`StateError::Busy`] when another process held the write lock
-    /// for too long.
+    /// for too long. [`StateError::Misuse`] inside the body of another command of this database, which would wait for itself;
+    /// [`Change::also`] is for that.
     pub fn commit<T, E>(
         &self,
         command: Command,
@@ -203,7 +206,8 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`StateError::Busy`] when the queue stayed full for the busy timeout, [`StateError::Closed`], [`StateError::Forked`].
+    /// [`StateError::Busy`] when the queue stayed full for the busy timeout, [`StateError::Closed`], [`StateError::Forked`],
+    /// [`StateError::Misuse`] inside the body of another command of this database.
     pub fn submit<T, E>(
         &self,
         command: Command,
@@ -214,11 +218,9 @@ impl Database {
         E: From<StateError> + Send + 'static,
     {
         self.check_process()?;
-        let (ticket, job) = ticket::pair(command, body);
-        self.handle
-            .shared
-            .queue
-            .push(job, self.handle.shared.options.busy_timeout_ms)?;
+        let queue = &self.handle.shared.queue;
+        let (ticket, job) = ticket::pair(queue.id(), command, body);
+        queue.push(job, self.handle.shared.options.busy_timeout_ms)?;
         Ok(ticket)
     }
 

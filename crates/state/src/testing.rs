@@ -1,8 +1,11 @@
-//! A testing kit for domain authors, behind the feature `testing`: temporary stores, a manual clock, and a tiny domain.
+//! A testing kit for domain authors, behind the feature `testing`: temporary stores, a manual clock, crash points, faults of the
+//! file, and a tiny domain.
 //!
 //! Not for production: [`TestStore`] deletes its directory when it is dropped.
 
 pub mod counter;
+pub mod crash;
+pub mod faults;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -120,6 +123,11 @@ impl Drop for TestStore {
         // A leftover in the temporary directory is no reason to fail a test.
         drop(std::fs::remove_dir_all(&self.directory));
     }
+}
+
+/// How many callers wait for room in the writer's queue.
+pub fn waiting_for_room(db: &Database) -> usize {
+    db.shared().queue.waiting()
 }
 
 fn temporary_directory() -> Result<PathBuf, StateError> {

@@ -1,7 +1,9 @@
-//! The writer's queue: bounded, first in first out, closed once.
+//! The writer's queue: bounded, first in first out for those who wait for room too, closed once.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::ticket::Job;
@@ -16,47 +18,119 @@ pub(super) enum Closing {
     Refuse,
 }
 
+/// Names one queue of this process, so that a writer's thread knows its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct QueueId(u64);
+
+thread_local! {
+    /// The queue that this thread is the writer of.
+    static WRITER_OF: Cell<Option<QueueId>> = const { Cell::new(None) };
+    /// Whether this thread is inside a command's body.
+    static IN_BODY: Cell<bool> = const { Cell::new(false) };
+}
+
+impl QueueId {
+    /// Says that this thread is the writer: what would wait for it here would wait for ever.
+    pub(super) fn serve_here(self) {
+        WRITER_OF.set(Some(self));
+    }
+
+    pub(super) fn is_served_here(self) -> bool {
+        WRITER_OF.get() == Some(self)
+    }
+
+    pub(super) fn is_in_body(self) -> bool {
+        self.is_served_here() && IN_BODY.get()
+    }
+}
+
+/// Marks this thread as running a command's body until it is dropped.
+pub(super) struct InBody(());
+
+impl InBody {
+    pub(super) fn enter() -> Self {
+        IN_BODY.set(true);
+        Self(())
+    }
+}
+
+impl Drop for InBody {
+    fn drop(&mut self) {
+        IN_BODY.set(false);
+    }
+}
+
+/// A job and since when it waits.
+pub(super) struct Queued {
+    pub(super) job: Box<dyn Job>,
+    pub(super) since: Instant,
+}
+
 pub(crate) struct Queue {
+    id: QueueId,
     state: Mutex<State>,
     has_job: Condvar,
-    has_room: Condvar,
     capacity: usize,
 }
 
 struct State {
-    jobs: VecDeque<Box<dyn Job>>,
+    jobs: VecDeque<Queued>,
     closing: Option<Closing>,
-    /// How many callers wait for room, so that the writer wakes nobody for nothing.
-    waiting: usize,
+    /// Who waits for room, in the order of coming. Somebody who comes later does not get the place that became free for them.
+    waiting: VecDeque<Arc<Condvar>>,
     /// Whether the writer sleeps.
     idle: bool,
 }
 
 impl Queue {
     pub(super) fn new(capacity: usize) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
+            id: QueueId(NEXT.fetch_add(1, Ordering::Relaxed)),
             state: Mutex::new(State {
                 jobs: VecDeque::new(),
                 closing: None,
-                waiting: 0,
+                waiting: VecDeque::new(),
                 idle: false,
             }),
             has_job: Condvar::new(),
-            has_room: Condvar::new(),
             capacity: capacity.max(1),
         }
     }
 
+    pub(super) fn id(&self) -> QueueId {
+        self.id
+    }
+
     /// Appends a job; waits while the queue is full.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long a command waits is real time of this process, not stored time"
+    )]
     pub(super) fn push(&self, job: Box<dyn Job>, timeout_ms: u64) -> Result<(), StateError> {
+        if self.id.is_in_body() {
+            return Err(StateError::Misuse {
+                operation: job.operation(),
+                problem: "a command's body sends another command to its own database; `also` puts it into the same transaction"
+                    .into(),
+            });
+        }
+        let since = Instant::now();
         let mut state = self.lock();
-        if self.capacity <= state.jobs.len() {
-            state = self.wait_for_room(state, timeout_ms)?;
+        if self.capacity <= state.jobs.len() || !state.waiting.is_empty() {
+            // The writer's own thread can't wait for room that only it could make.
+            let timeout_ms = if self.id.is_served_here() {
+                0
+            } else {
+                timeout_ms
+            };
+            state = self.wait_for_room(state, since, timeout_ms)?;
         }
         if state.closing.is_some() {
             return Err(StateError::Closed);
         }
-        state.jobs.push_back(job);
+        state.jobs.push_back(Queued { job, since });
+        self.tell_waiting(&state);
         if state.idle {
             state.idle = false;
             drop(state);
@@ -65,37 +139,42 @@ impl Queue {
         Ok(())
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the wait for room is real time of this process, not stored time"
-    )]
     fn wait_for_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
+        since: Instant,
         timeout_ms: u64,
     ) -> Result<MutexGuard<'a, State>, StateError> {
-        let deadline = Instant::now() + Duration::from_millis(timeout_ms);
-        state.waiting += 1;
-        while self.capacity <= state.jobs.len() && state.closing.is_none() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                state.waiting -= 1;
+        let timeout = Duration::from_millis(timeout_ms);
+        let me = Arc::new(Condvar::new());
+        state.waiting.push_back(Arc::clone(&me));
+        loop {
+            let is_first = state
+                .waiting
+                .front()
+                .is_some_and(|first| Arc::ptr_eq(first, &me));
+            let has_room = is_first && state.jobs.len() < self.capacity;
+            let left = timeout.saturating_sub(since.elapsed());
+            if has_room || state.closing.is_some() || left.is_zero() {
+                state.waiting.retain(|other| !Arc::ptr_eq(other, &me));
+                if has_room || state.closing.is_some() {
+                    return Ok(state);
+                }
+                // Whoever came next may have been told nothing while this caller was the first.
+                self.tell_waiting(&state);
                 return Err(StateError::Busy {
                     waited_ms: timeout_ms,
                 });
             }
-            state = self
-                .has_room
+            state = me
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
         }
-        state.waiting -= 1;
-        Ok(state)
     }
 
     /// Takes the next job; waits for one. `None` when the queue is closed and the writer may end.
-    pub(super) fn pop(&self) -> Option<Box<dyn Job>> {
+    pub(super) fn pop(&self) -> Option<Queued> {
         let mut state = self.lock();
         loop {
             if state.closing == Some(Closing::Refuse) {
@@ -118,7 +197,7 @@ impl Queue {
     }
 
     /// Takes the next job if there is one now.
-    pub(super) fn try_pop(&self) -> Option<Box<dyn Job>> {
+    pub(super) fn try_pop(&self) -> Option<Queued> {
         let mut state = self.lock();
         if state.closing == Some(Closing::Refuse) {
             return None;
@@ -136,20 +215,31 @@ impl Queue {
         if state.closing.is_none() || closing == Closing::Refuse {
             state.closing = Some(closing);
         }
+        for waiting in &state.waiting {
+            waiting.notify_one();
+        }
         drop(state);
         self.has_job.notify_all();
-        self.has_room.notify_all();
     }
 
     /// Everything that still waits, at the end of the writer.
-    pub(super) fn take_rest(&self) -> Vec<Box<dyn Job>> {
+    pub(super) fn take_rest(&self) -> Vec<Queued> {
         self.close(Closing::Refuse);
         self.lock().jobs.drain(..).collect()
     }
 
+    /// How many callers wait for room.
+    #[cfg(feature = "testing")]
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// Wakes the first who waits, when there is room.
     fn tell_waiting(&self, state: &State) {
-        if 0 < state.waiting {
-            self.has_room.notify_one();
+        if let Some(first) = state.waiting.front()
+            && state.jobs.len() < self.capacity
+        {
+            first.notify_one();
         }
     }
 

@@ -1,13 +1,16 @@
 //! A queued command from both sides: the writer runs a [`Job`], the caller waits on its [`Ticket`].
 
+use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::command::{Change, Command, Outcome, Receipt, Transaction, run_command};
 use crate::error::StateError;
+
+use super::queue::{InBody, QueueId};
 
 /// A command as the writer sees it.
 pub(crate) trait Job: Send {
@@ -19,6 +22,9 @@ pub(crate) trait Job: Send {
 
     /// The command did not happen, for a reason outside it: tell the caller.
     fn fail(self: Box<Self>, error: StateError);
+
+    /// The name of its operation.
+    fn operation(&self) -> &'static str;
 }
 
 /// How a run of a job ended.
@@ -34,6 +40,8 @@ pub(crate) enum JobState {
 #[must_use = "the command's result comes through the ticket"]
 pub struct Ticket<T, E> {
     slot: Arc<Slot<T, E>>,
+    queue: QueueId,
+    operation: &'static str,
 }
 
 struct Slot<T, E> {
@@ -42,17 +50,29 @@ struct Slot<T, E> {
 }
 
 struct SlotState<T, E> {
-    result: Option<Result<Receipt<T>, E>>,
+    result: Option<Told<T, E>>,
     waker: Option<Waker>,
     waits: bool,
 }
 
-impl<T, E> Ticket<T, E> {
+/// What a caller is told: a result, or the panic of its own code that was to make an error of its own type.
+type Told<T, E> = Result<Result<Receipt<T>, E>, Box<dyn Any + Send>>;
+
+fn open<T, E>(told: Told<T, E>) -> Result<Receipt<T>, E> {
+    told.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+impl<T, E: From<StateError>> Ticket<T, E> {
     /// Waits until the command is durable or refused.
     ///
     /// # Errors
     ///
-    /// Those of the command.
+    /// Those of the command. [`StateError::Misuse`] on the writer's own thread, as in the body of another command, where the wait
+    /// would never end; the command itself still runs.
+    ///
+    /// # Panics
+    ///
+    /// When the conversion of a [`StateError`] into `E` panicked.
     pub fn wait(self) -> Result<Receipt<T>, E> {
         let mut state = self
             .slot
@@ -60,8 +80,12 @@ impl<T, E> Ticket<T, E> {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         loop {
-            if let Some(result) = state.result.take() {
-                return result;
+            if let Some(told) = state.result.take() {
+                drop(state);
+                return open(told);
+            }
+            if self.queue.is_served_here() {
+                return Err(waits_for_itself(self.operation).into());
             }
             state.waits = true;
             state = self
@@ -71,7 +95,9 @@ impl<T, E> Ticket<T, E> {
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
 
+impl<T, E> Ticket<T, E> {
     /// Whether the result is there, so that [`Ticket::wait`] returns at once.
     pub fn is_done(&self) -> bool {
         self.slot
@@ -83,7 +109,14 @@ impl<T, E> Ticket<T, E> {
     }
 }
 
-impl<T, E> Future for Ticket<T, E> {
+fn waits_for_itself(operation: &'static str) -> StateError {
+    StateError::Misuse {
+        operation,
+        problem: "the writer's own thread waits for a command that only it could run".into(),
+    }
+}
+
+impl<T, E: From<StateError>> Future for Ticket<T, E> {
     type Output = Result<Receipt<T>, E>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -92,8 +125,13 @@ impl<T, E> Future for Ticket<T, E> {
             .state
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(result) = state.result.take() {
-            return Poll::Ready(result);
+        if let Some(told) = state.result.take() {
+            drop(state);
+            return Poll::Ready(open(told));
+        }
+        // Outside a body an executor may well poll here: it was woken by this very thread, and returns to it.
+        if self.queue.is_in_body() {
+            return Poll::Ready(Err(waits_for_itself(self.operation).into()));
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
@@ -110,7 +148,11 @@ impl<T, E> std::fmt::Debug for Ticket<T, E> {
 }
 
 /// The two sides of a command.
-pub(super) fn pair<T, E, B>(command: Command, body: B) -> (Ticket<T, E>, Box<dyn Job>)
+pub(super) fn pair<T, E, B>(
+    queue: QueueId,
+    command: Command,
+    body: B,
+) -> (Ticket<T, E>, Box<dyn Job>)
 where
     T: Send + 'static,
     E: From<StateError> + Send + 'static,
@@ -126,6 +168,8 @@ where
     });
     let ticket = Ticket {
         slot: Arc::clone(&slot),
+        queue,
+        operation: command.operation.name,
     };
     (
         ticket,
@@ -138,10 +182,16 @@ where
     )
 }
 
+/// How the last run of a command ended.
+enum Kept<T, E> {
+    Result(Result<Receipt<T>, E>),
+    Panic(String),
+}
+
 struct Submitted<T, E: From<StateError>, B> {
     command: Command,
     body: B,
-    kept: Option<Result<Receipt<T>, E>>,
+    kept: Option<Kept<T, E>>,
     slot: Option<Arc<Slot<T, E>>>,
 }
 
@@ -149,10 +199,10 @@ impl<T, E, B> Submitted<T, E, B>
 where
     E: From<StateError>,
 {
-    fn tell(&mut self, result: Result<Receipt<T>, E>) {
+    fn tell(&mut self, told: Told<T, E>) {
         let Some(slot) = self.slot.take() else { return };
         let mut state = slot.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.result = Some(result);
+        state.result = Some(told);
         let (waker, waits) = (state.waker.take(), state.waits);
         drop(state);
         if waits {
@@ -161,6 +211,12 @@ where
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Tells an error. Making the caller's own type of it is the caller's code: its panic is the caller's too.
+    fn tell_error(&mut self, error: StateError) {
+        let told = catch_unwind(AssertUnwindSafe(|| E::from(error))).map(Err);
+        self.tell(told);
     }
 }
 
@@ -172,33 +228,41 @@ where
 {
     fn run(&mut self, transaction: &Transaction<'_>) -> JobState {
         let Self { command, body, .. } = self;
+        self.kept = None;
+        let in_body = InBody::enter();
         let caught = catch_unwind(AssertUnwindSafe(|| {
             run_command(transaction, command, &mut *body)
         }));
-        let result = caught.unwrap_or_else(|panic| {
-            Err(StateError::Panicked {
-                operation: command.operation.name,
-                message: panic_text(panic.as_ref()),
+        drop(in_body);
+        let (kept, state) = match caught {
+            Ok(Ok(receipt)) => (Kept::Result(Ok(receipt)), JobState::Done),
+            Ok(Err(error)) => (Kept::Result(Err(error)), JobState::Failed),
+            Err(panic) => {
+                let message = panic_text(panic.as_ref());
+                // Dropping what was thrown is foreign code too.
+                std::mem::forget(panic);
+                (Kept::Panic(message), JobState::Failed)
             }
-            .into())
-        });
-        let state = if result.is_ok() {
-            JobState::Done
-        } else {
-            JobState::Failed
         };
-        self.kept = Some(result);
+        self.kept = Some(kept);
         state
     }
 
     fn finish(mut self: Box<Self>) {
-        if let Some(result) = self.kept.take() {
-            self.tell(result);
-        }
+        let (operation, message) = match self.kept.take() {
+            Some(Kept::Result(result)) => return self.tell(Ok(result)),
+            Some(Kept::Panic(message)) => (self.command.operation.name, message),
+            None => (self.command.operation.name, "outside its body".to_owned()),
+        };
+        self.tell_error(StateError::Panicked { operation, message });
     }
 
     fn fail(mut self: Box<Self>, error: StateError) {
-        self.tell(Err(error.into()));
+        self.tell_error(error);
+    }
+
+    fn operation(&self) -> &'static str {
+        self.command.operation.name
     }
 }
 
@@ -206,7 +270,7 @@ impl<T, E: From<StateError>, B> Drop for Submitted<T, E, B> {
     fn drop(&mut self) {
         // A job that is dropped untold would leave its caller waiting for ever.
         if self.slot.is_some() {
-            self.tell(Err(StateError::Closed.into()));
+            self.tell_error(StateError::Closed);
         }
     }
 }

@@ -3,16 +3,21 @@
 //! Commands that are refused leave nothing to undo, so that the common case needs no savepoints. When one fails after it wrote, the
 //! whole transaction is undone and each of its commands runs again in a transaction of its own, so that it takes nobody with it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use super::Shared;
 use super::guard::StatementGuard;
 use super::open::Opened;
+use super::queue::Queued;
 use super::ticket::{Job, JobState};
 use super::turnstile::Turnstile;
 use crate::command::Transaction;
 use crate::error::StateError;
+#[cfg(feature = "testing")]
+use crate::testing::crash;
 
 /// How many statements the write connection keeps prepared.
 const STATEMENT_CACHE: usize = 512;
@@ -32,10 +37,15 @@ pub(super) fn spawn(shared: Arc<Shared>, mut opened: Opened) -> Result<JoinHandl
                 opened,
                 guard,
                 turnstile,
+                last_turn: now(),
             };
-            writer.run();
-            for job in writer.shared.queue.take_rest() {
-                job.fail(StateError::Closed);
+            writer.shared.queue.id().serve_here();
+            // Foreign code is caught where it is called. Should something panic here all the same, nobody may wait for a dead writer.
+            if catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
+                tracing::error!("BUG: the writer panicked; its queue is closed");
+            }
+            for queued in writer.shared.queue.take_rest() {
+                settle(|| queued.job.fail(StateError::Closed));
             }
         })
         .map_err(|source| StateError::Io {
@@ -49,6 +59,32 @@ struct Writer {
     opened: Opened,
     guard: StatementGuard,
     turnstile: Turnstile,
+    /// When the last transaction ended: what waits longer has waited for the commands before it, not for other processes.
+    last_turn: Instant,
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a command waits is real time of this process, not stored time"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Runs one command. What panics outside its body, such as the drop of an earlier result, is foreign code too.
+fn run_job(job: &mut dyn Job, transaction: &Transaction<'_>) -> JobState {
+    catch_unwind(AssertUnwindSafe(|| job.run(transaction))).unwrap_or_else(|panic| {
+        std::mem::forget(panic);
+        JobState::Failed
+    })
+}
+
+/// Tells a caller. Its waker, and the drop of its values when it has gone, are foreign code: their panic must not end the writer.
+fn settle(tell: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(tell)) {
+        tracing::error!("a caller's code panicked when it was told its result");
+        std::mem::forget(panic);
+    }
 }
 
 /// How a transaction ended, when not by its commit.
@@ -67,36 +103,53 @@ impl Writer {
     }
 
     /// Runs `first` and whatever else waits, in one transaction.
-    fn batch(&mut self, first: Box<dyn Job>) {
-        let turn = match self.turnstile.enter(self.shared.options.busy_timeout_ms) {
+    fn batch(&mut self, first: Queued) {
+        // A command that has waited behind others which found the store busy has used up its own time with them.
+        let since = first.since.max(self.last_turn);
+        let mut jobs = vec![first.job];
+        let turn = match self.turnstile.enter(self.left_ms(since)) {
             Ok(turn) => turn,
-            Err(error) => return fail_all(vec![first], &error),
+            Err(error) => return fail_all(jobs, &waited(error, since)),
         };
-        let mut jobs = vec![first];
-        match self.transact(&mut jobs) {
+        match self.transact(&mut jobs, since) {
             Ok(()) => {
                 drop(turn);
+                self.last_turn = now();
                 for job in jobs {
-                    job.finish();
+                    settle(|| job.finish());
                 }
             }
             Err(Undo::Lost(error)) => {
                 drop(turn);
+                if !matches!(error, StateError::Busy { .. }) {
+                    self.last_turn = now();
+                }
                 fail_all(jobs, &error);
             }
             Err(Undo::Replay) => {
+                tracing::warn!(
+                    commands = jobs.len(),
+                    "a command failed after it wrote; each of its transaction runs alone"
+                );
                 for job in jobs {
                     self.alone(job);
                 }
                 drop(turn);
+                self.last_turn = now();
             }
         }
     }
 
+    /// How long a command that waits since `since` may wait still, in milliseconds.
+    fn left_ms(&self, since: Instant) -> u64 {
+        let waited = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.shared.options.busy_timeout_ms.saturating_sub(waited)
+    }
+
     /// The optimistic way: no savepoints. Takes more jobs while there are any.
-    fn transact(&self, jobs: &mut Vec<Box<dyn Job>>) -> Result<(), Undo> {
+    fn transact(&self, jobs: &mut Vec<Box<dyn Job>>, since: Instant) -> Result<(), Undo> {
         let connection = &self.opened.connection;
-        self.begin().map_err(Undo::Lost)?;
+        self.begin(since).map_err(Undo::Lost)?;
         let transaction = Transaction::new(
             connection,
             &self.guard,
@@ -106,7 +159,9 @@ impl Writer {
         let mut next = 0;
         while let Some(job) = jobs.get_mut(next) {
             let before = connection.total_changes();
-            let state = job.run(&transaction);
+            let state = run_job(&mut **job, &transaction);
+            #[cfg(feature = "testing")]
+            crash::reached(crash::Point::AfterCommand);
             // SQLite undoes the transaction by itself on a full disk or a failed read; the others then have lost their rows too.
             let vanished = connection.is_autocommit();
             if vanished || (state == JobState::Failed && connection.total_changes() != before) {
@@ -115,7 +170,7 @@ impl Writer {
             }
             next += 1;
             if next == jobs.len() && next < self.shared.options.batch_limit {
-                jobs.extend(self.shared.queue.try_pop());
+                jobs.extend(self.shared.queue.try_pop().map(|queued| queued.job));
             }
         }
         self.commit().map_err(|error| match error {
@@ -137,8 +192,8 @@ impl Writer {
 
     /// The guarded way: one command in a transaction of its own.
     fn alone(&self, mut job: Box<dyn Job>) {
-        if let Err(error) = self.begin() {
-            return job.fail(error);
+        if let Err(error) = self.begin(now()) {
+            return settle(|| job.fail(error));
         }
         let connection = &self.opened.connection;
         let transaction = Transaction::new(
@@ -147,33 +202,37 @@ impl Writer {
             &self.shared.schema,
             &*self.shared.options.clock,
         );
-        let state = job.run(&transaction);
+        let state = run_job(&mut *job, &transaction);
+        #[cfg(feature = "testing")]
+        crash::reached(crash::Point::AfterCommand);
         match state {
             JobState::Failed => {
                 self.rollback();
-                job.finish();
+                settle(|| job.finish());
             }
-            JobState::Done if connection.is_autocommit() => job.fail(StateError::Corrupt {
-                what: "the transaction".into(),
-                problem: "SQLite ended it under a command that saw no error".into(),
-            }),
             JobState::Done => match self.commit() {
                 Ok(()) => {
                     transaction.committed();
-                    job.finish();
+                    settle(|| job.finish());
                 }
                 Err(error) => {
                     self.rollback();
-                    job.fail(error.into());
+                    settle(|| job.fail(error.into()));
                 }
             },
         }
     }
 
-    /// `BEGIN IMMEDIATE`, and whether the store is still the one that was opened.
-    fn begin(&self) -> Result<(), StateError> {
-        self.guard
-            .control(&self.opened.connection, "BEGIN IMMEDIATE")?;
+    /// `BEGIN IMMEDIATE`, and whether the store is still the one that was opened. The first command waits since `since`.
+    fn begin(&self, since: Instant) -> Result<(), StateError> {
+        #[cfg(feature = "testing")]
+        crash::reached(crash::Point::BeforeBegin);
+        // A program that does not know the turnstile may hold SQLite's own lock.
+        let connection = &self.opened.connection;
+        connection.busy_timeout(Duration::from_millis(self.left_ms(since)))?;
+        let begun = self.guard.control(connection, "BEGIN IMMEDIATE");
+        connection.busy_timeout(Duration::from_millis(self.shared.options.busy_timeout_ms))?;
+        begun.map_err(|error| waited(error.into(), since))?;
         let checked = self.opened.still_the_same(&self.guard);
         if checked.is_err() {
             self.rollback();
@@ -183,7 +242,11 @@ impl Writer {
 
     fn commit(&self) -> Result<(), rusqlite::Error> {
         let started = self.shared.options.clock.monotonic();
+        #[cfg(feature = "testing")]
+        crash::reached(crash::Point::BeforeCommit);
         self.guard.control(&self.opened.connection, "COMMIT")?;
+        #[cfg(feature = "testing")]
+        crash::reached(crash::Point::AfterCommit);
         self.slow_down(started);
         self.shared.commits.notify();
         Ok(())
@@ -214,8 +277,18 @@ impl Writer {
     }
 }
 
+/// The error, and for how long its command has waited.
+fn waited(error: StateError, since: Instant) -> StateError {
+    match error {
+        StateError::Busy { .. } => StateError::Busy {
+            waited_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
+        },
+        other => other,
+    }
+}
+
 fn fail_all(jobs: Vec<Box<dyn Job>>, error: &StateError) {
     for job in jobs {
-        job.fail(error.share());
+        settle(|| job.fail(error.share()));
     }
 }
