@@ -8,13 +8,18 @@
     reason = "a test fails by panicking"
 )]
 
+mod authorizer;
 mod backup;
 mod blobs;
 mod children;
 mod commands;
 mod effects;
 mod events;
+mod gate;
+mod kernel;
+mod leases;
 mod open;
+mod queue;
 mod restore;
 mod status;
 mod verify;
