@@ -7,6 +7,9 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use holdpoint_state::sql::{
+    FromSql, FromSqlError, FromSqlResult, SqlError, ToSql, ToSqlOutput, ValueRef,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A text that is not an id of the wanted kind.
@@ -99,6 +102,18 @@ macro_rules! text_id {
 
             fn try_from(text: String) -> Result<Self, InvalidId> {
                 Self::new(text)
+            }
+        }
+
+        impl ToSql for $name {
+            fn to_sql(&self) -> Result<ToSqlOutput<'_>, SqlError> {
+                Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.0.as_bytes())))
+            }
+        }
+
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                Self::new(value.as_str()?).map_err(|error| FromSqlError::Other(error.into()))
             }
         }
 

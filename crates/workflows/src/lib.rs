@@ -21,3 +21,28 @@ pub mod definition;
 pub mod file;
 pub mod routing;
 pub mod shell;
+
+pub mod model;
+pub mod operations;
+mod store;
+
+pub mod commands;
+pub mod views;
+
+mod engine;
+mod error;
+mod verify;
+
+use holdpoint_state::Domain;
+
+pub use error::WorkflowError;
+pub use id::{AttemptId, NodeId, RunId};
+
+/// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].
+pub const DOMAIN: Domain = Domain {
+    ddl: include_str!("schema.sql"),
+    resource_types: &["run"],
+    operations: operations::ALL,
+    invariants: verify::INVARIANTS,
+    ..Domain::named("workflows")
+};

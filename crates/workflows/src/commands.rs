@@ -1,0 +1,76 @@
+//! The public verbs. Each checks its input, builds a command and calls the store: one transaction, no other I/O, safe to send
+//! twice.
+//!
+//! The verbs of people are [`start()`], [`answer()`], [`pause()`], [`resume()`], [`cancel()`], [`restart()`] and
+//! [`accept_definition()`]. Those of a runner are [`claim()`], [`advance()`], [`wait()`] and the others that take a claim; a
+//! program that uses the [`Scheduler`](crate::Scheduler) never calls them. Not here: executing nodes (`engine`), reading for
+//! people (`views`).
+
+mod accept;
+mod advance;
+mod answer;
+mod claim;
+mod control;
+mod park;
+mod restart;
+mod start;
+mod terminal;
+
+use holdpoint_state::{Change, Operation, Payload, StateError};
+
+pub use accept::accept_definition;
+pub use advance::{Advanced, FinishedAttempt, Move, NewAttempt, advance, set_timeout};
+pub use answer::{Answer, Answered, answer};
+pub use claim::{Claimed, Claiming, Plan, claim};
+pub use control::{Control, ForeignClaim, Paused, cancel, pause, resume};
+pub use park::{doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
+pub use restart::{Restart, restart};
+pub use start::{Start, start};
+
+/// The touches that one command makes of its run, in order. The last one is the command's own.
+#[derive(Default)]
+pub(crate) struct Touches {
+    last: Option<Touch>,
+}
+
+struct Touch {
+    operation: &'static Operation,
+    transition: Option<(&'static str, &'static str)>,
+    payload: Option<Payload>,
+}
+
+impl Touches {
+    /// Adds a touch. What the body writes from here on belongs to its revision.
+    pub(crate) fn add(
+        &mut self,
+        change: &mut Change<'_>,
+        operation: &'static Operation,
+        transition: Option<(&'static str, &'static str)>,
+        payload: Option<Payload>,
+    ) -> Result<(), StateError> {
+        let touch = Touch {
+            operation,
+            transition,
+            payload,
+        };
+        if let Some(before) = self.last.replace(touch) {
+            change.advance(before.operation, before.transition, before.payload)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the last touch the command's own; the body must accept now.
+    pub(crate) fn finish(self, change: &mut Change<'_>) -> Result<(), StateError> {
+        let Some(last) = self.last else {
+            return Ok(());
+        };
+        change.instead(last.operation)?;
+        if let Some((from, to)) = last.transition {
+            change.transition(from, to)?;
+        }
+        if let Some(payload) = last.payload {
+            change.record(payload);
+        }
+        Ok(())
+    }
+}

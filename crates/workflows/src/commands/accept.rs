@@ -1,0 +1,86 @@
+//! The explicit, audited acceptance of a changed definition by a person who looked at the difference.
+
+use std::collections::BTreeMap;
+
+use holdpoint_state::{Actor, Command, Database, Digest, Outcome, Payload, Receipt};
+use serde_json::json;
+
+use super::answer::no_run;
+use crate::definition::{Definition, SourceIdentity};
+use crate::error::WorkflowError;
+use crate::id::RunId;
+use crate::model::resource;
+use crate::operations;
+use crate::store;
+
+/// Pins a run that nobody executes to another definition of the same workflow, at the revision that the person saw.
+///
+/// Every node that the run has visited must still be there with its type; what was accepted stays. The run is then eligible
+/// again, or waits for its answer as before.
+///
+/// # Errors
+///
+/// [`WorkflowError::Rejected`] when the run is over or executed, or when the new definition lacks a node that the run has been
+/// at; [`WorkflowError::State`] with `StaleRevision` when it moved on.
+pub fn accept_definition(
+    db: &Database,
+    run: &RunId,
+    revision: u64,
+    definition: &Definition,
+    source: &SourceIdentity,
+    actor: Actor,
+) -> Result<Receipt<()>, WorkflowError> {
+    SourceIdentity::from_parts(source.source_type(), &source.reference(), source.revision())?;
+    let digest = Digest(definition.digest());
+    let name = definition.name().to_owned();
+    let snapshot = Payload::json(definition.snapshot())?;
+    let types: BTreeMap<String, &'static str> = definition
+        .nodes()
+        .iter()
+        .map(|(id, node)| (id.to_string(), node.kind.node_type()))
+        .collect();
+    let source = source.clone();
+    let command = Command::new(&operations::ACCEPT_DEFINITION, resource(run))
+        .by(actor)
+        .expecting(revision);
+    db.commit(command, move |change| {
+        let row = store::runs::run(change)?;
+        if row.status.is_terminal() {
+            return Err(row.rejected("it is over"));
+        }
+        let now = change.now();
+        if change.lease()?.is_live(now) {
+            return Err(row.rejected("a runner executes it; pause it first"));
+        }
+        if row.workflow_name != name {
+            return Err(row.rejected(format!("it is a run of {:?}, not of {name:?}", row.workflow_name)));
+        }
+        if row.definition_digest == digest {
+            return Ok(Outcome::Adopted(()));
+        }
+        for (node, node_type) in store::attempts::visited(change)? {
+            if types.get(&node).copied() != Some(node_type.as_str()) {
+                return Err(row.rejected(format!(
+                    "it has been at node {node:?} of type {node_type}, which the new definition lacks; cancel it instead"
+                )));
+            }
+        }
+        change.record(Payload::json(&json!({ "from": row.definition_digest, "to": digest }))?);
+        change.transition(row.status.as_str(), row.status.as_str())?;
+        let blob = change.put_blob(&snapshot)?;
+        store::runs::insert_definition(change, digest, &name, blob)?;
+        let reference = source.reference();
+        store::runs::pin_definition(
+            change,
+            digest,
+            (source.source_type(), &reference, source.revision()),
+        )?;
+        if row.paused || store::requests::pending(change)?.is_some() {
+            store::queue::park(change, None, None)?;
+        } else {
+            store::queue::make_eligible(change)?;
+        }
+        Ok(Outcome::Accepted(()))
+    })
+    .map_err(no_run)
+}

@@ -1,0 +1,491 @@
+//! The runner's own transitions: an attempt ends, the next one begins, the run ends. One command for what no crash may separate.
+
+use holdpoint_state::clock::UnixMillis;
+use holdpoint_state::effects::{EffectAttempt, EffectStart, NewEffect, Settlement};
+use holdpoint_state::{Actor, Change, Claim, Command, Database, Outcome, Payload, Receipt};
+use serde_json::{Value, json};
+
+use super::Touches;
+use super::terminal::{self, Ending};
+use crate::definition::{Definition, TimeBudget};
+use crate::error::WorkflowError;
+use crate::id::{AttemptId, NodeId, RunId};
+use crate::model::{AttemptStatus, RunStatus, TerminalStatus, cut};
+use crate::operations;
+use crate::routing::{self, Next, NodeOutcome, NodeResult};
+use crate::store;
+
+/// An attempt that a runner wants to begin.
+#[derive(Debug, Clone)]
+pub struct NewAttempt {
+    /// Its id, never used before.
+    pub attempt_id: AttemptId,
+    /// The node, which must be the one that the accepted route leads to.
+    pub node_id: NodeId,
+    /// The number of the visit.
+    pub visit: u32,
+    /// The time budget, when it is known already.
+    pub timeout: Option<TimeBudget>,
+    /// The managed effect of an action, which is begun in the same transaction.
+    pub effect: Option<NewEffect>,
+}
+
+/// An attempt that ended.
+#[derive(Debug, Clone)]
+pub struct FinishedAttempt {
+    pub(crate) result: NodeResult,
+    pub(crate) output: Option<Payload>,
+    pub(crate) receipt: Option<Payload>,
+    pub(crate) effect: Option<(EffectAttempt, Settlement)>,
+}
+
+impl FinishedAttempt {
+    /// An attempt with its result, and the receipt of what it did.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::State`] when the output or the receipt can't be stored: the attempt then failed.
+    pub fn new(mut result: NodeResult, receipt: Option<&Value>) -> Result<Self, WorkflowError> {
+        if let Some(error) = &mut result.error {
+            *error = cut(error);
+        }
+        let output = match (&result.output, result.outcome) {
+            (Some(output), NodeOutcome::Ok) => Some(Payload::json(output)?),
+            (None, NodeOutcome::Ok) => Some(Payload::json(&Value::Null)?),
+            (_, NodeOutcome::Failed | NodeOutcome::TimedOut | NodeOutcome::Cancelled) => None,
+        };
+        Ok(Self {
+            output,
+            receipt: receipt.map(Payload::json).transpose()?,
+            effect: None,
+            result,
+        })
+    }
+
+    /// Settles the effect of the attempt in the same transaction.
+    #[must_use]
+    pub fn settling(mut self, effect: EffectAttempt, settlement: Settlement) -> Self {
+        self.effect = Some((effect, settlement));
+        self
+    }
+
+    /// The result.
+    pub fn result(&self) -> &NodeResult {
+        &self.result
+    }
+}
+
+/// What follows.
+#[derive(Debug, Clone)]
+pub enum Move {
+    /// The next attempt begins.
+    Start(NewAttempt),
+    /// The run completes with the output of its last step.
+    Complete,
+    /// The run ends without an output, for this reason.
+    End(TerminalStatus, String),
+    /// The runner stops here and gives the run back.
+    HandOver,
+}
+
+/// What became of a proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advanced {
+    /// When the new attempt began, if one did.
+    pub started_at: Option<UnixMillis>,
+    /// Whether its action may act now, when it has one. After `Ambiguous` the run is parked and the claim given back.
+    pub effect: Option<EffectStart>,
+}
+
+impl Advanced {
+    /// The run was moved, and no attempt began.
+    const NOTHING: Self = Self {
+        started_at: None,
+        effect: None,
+    };
+}
+
+/// Ends the present attempt, if one is given, and makes the next move: one transaction, one event for each transition.
+///
+/// # Errors
+///
+/// [`WorkflowError::Transition`] when the proposal does not follow from what is committed; [`WorkflowError::State`] with
+/// `ClaimLost` when the run belongs to somebody else now: the runner must stop and write nothing more.
+pub fn advance(
+    db: &Database,
+    claim: &Claim,
+    definition: &Definition,
+    finished: Option<FinishedAttempt>,
+    next: Move,
+) -> Result<Receipt<Advanced>, WorkflowError> {
+    let operation = match &finished {
+        Some(finished) => finish_operation(finished),
+        None => &operations::START_ATTEMPT,
+    };
+    let command = Command::new(operation, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim);
+    let definition = definition.clone();
+    db.commit(command, move |change| {
+        let mut touches = Touches::default();
+        let advanced = step(change, &mut touches, &definition, finished.as_ref(), &next)?;
+        touches.finish(change)?;
+        Ok(Outcome::Accepted(advanced))
+    })
+}
+
+fn finish_operation(finished: &FinishedAttempt) -> &'static holdpoint_state::Operation {
+    match finished.result.outcome {
+        NodeOutcome::Ok => &operations::FINISH_ATTEMPT,
+        NodeOutcome::Failed | NodeOutcome::TimedOut | NodeOutcome::Cancelled => {
+            &operations::FAIL_ATTEMPT
+        }
+    }
+}
+
+/// The body of [`advance`], also a part of claiming a run. The run must be `running`.
+pub(super) fn step(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    definition: &Definition,
+    finished: Option<&FinishedAttempt>,
+    next: &Move,
+) -> Result<Advanced, WorkflowError> {
+    let (status, detail) = store::runs::status(change)?;
+    if status != RunStatus::Running {
+        // Only a run that is not executed yet may end in this way without having begun.
+        if !(finished.is_none()
+            && matches!(next, Move::End(TerminalStatus::Failed, _) | Move::HandOver))
+        {
+            return Err(refuse(change, format!("it is {status}, not running")));
+        }
+    }
+    let active = store::attempts::active(change)?;
+    let last_output = match (finished, active) {
+        (Some(finished), Some(active)) => {
+            finish(change, touches, &active, finished)?;
+            finished.output.as_ref().map(Payload::digest)
+        }
+        (Some(finished), None) => {
+            let id = &finished.result.attempt_id;
+            return Err(refuse(change, format!("attempt {id} is not going on")));
+        }
+        (None, Some(active)) if !matches!(next, Move::End(..) | Move::HandOver) => {
+            let id = active.attempt_id;
+            return Err(refuse(change, format!("attempt {id} is still going on")));
+        }
+        (None, _) => None,
+    };
+    match next {
+        Move::Start(attempt) => {
+            check_route(change, definition, finished, next)?;
+            begin(change, touches, definition, attempt, detail.as_deref())?;
+            let effect = match &attempt.effect {
+                Some(effect) => Some(change.begin_effect(effect)?),
+                None => None,
+            };
+            if let Some(EffectStart::Ambiguous { effect_id }) = &effect {
+                super::park::park_ambiguous(change, touches, status, effect_id.as_str())?;
+            }
+            Ok(Advanced {
+                started_at: Some(change.now()),
+                effect,
+            })
+        }
+        Move::Complete => {
+            let last = check_route(change, definition, finished, next)?;
+            let output = match finished {
+                Some(_) => last_output,
+                None => last,
+            };
+            terminal::end(change, touches, status, &Ending::completed(output))?;
+            Ok(Advanced::NOTHING)
+        }
+        Move::End(TerminalStatus::Completed, _) => {
+            Err(refuse(change, "a run completes by its route only"))
+        }
+        Move::End(ending, error) => {
+            check_route(change, definition, finished, next)?;
+            terminal::end(
+                change,
+                touches,
+                status,
+                &Ending::without_output(*ending, error),
+            )?;
+            Ok(Advanced::NOTHING)
+        }
+        Move::HandOver => {
+            super::park::give_back(change, touches, status)?;
+            Ok(Advanced::NOTHING)
+        }
+    }
+}
+
+/// Ends the active attempt and appends it to the history.
+fn finish(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    active: &store::attempts::AttemptRow,
+    finished: &FinishedAttempt,
+) -> Result<(), WorkflowError> {
+    let result = &finished.result;
+    let same = active.attempt_id == result.attempt_id
+        && active.node_id == result.node_id
+        && active.node_type == result.node_type
+        && active.started_at.0 == result.started_at;
+    if !same {
+        return Err(refuse(
+            change,
+            format!(
+                "attempt {} of {} is the present one",
+                active.attempt_id, active.node_id
+            ),
+        ));
+    }
+    if active.status == AttemptStatus::Waiting {
+        return Err(refuse(change, "the present attempt waits for an answer"));
+    }
+    let output = finished
+        .output
+        .as_ref()
+        .map(|output| change.put_blob(output))
+        .transpose()?;
+    let accepted = store::requests::accepted_payload(change, active.key)?;
+    match (accepted, result.outcome) {
+        (Some((request, payload)), NodeOutcome::Ok) => {
+            if output != Some(payload) {
+                return Err(refuse(change, "the output is not the accepted answer"));
+            }
+            store::requests::consume(change, request)?;
+        }
+        (Some((request, _)), _) => store::requests::consume(change, request)?,
+        (None, NodeOutcome::Ok) if active.node_type == "checkpoint" => {
+            return Err(refuse(
+                change,
+                "a checkpoint ends by an accepted answer only",
+            ));
+        }
+        (None, _) => {}
+    }
+    if let Some((effect, settlement)) = &finished.effect {
+        change.settle_effect(effect, settlement.clone())?;
+    }
+    let receipt = finished
+        .receipt
+        .as_ref()
+        .map(|receipt| change.put_blob(receipt))
+        .transpose()?;
+    let error = match &result.error {
+        Some(text) => Some(change.put_blob(&Payload::text(text.as_str())?)?),
+        None => None,
+    };
+    let payload = Payload::json(&json!({
+        "attemptId": result.attempt_id,
+        "nodeId": result.node_id,
+        "outcome": result.outcome,
+        "outputStored": output.is_some(),
+        "errorStored": error.is_some(),
+    }))?;
+    touches.add(
+        change,
+        finish_operation(finished),
+        Some(("running", "running")),
+        Some(payload),
+    )?;
+    store::attempts::finish(
+        change,
+        active.key,
+        &store::attempts::Ending {
+            status: result.outcome.into(),
+            output,
+            receipt,
+            error,
+            finished_at: UnixMillis(result.finished_at.max(active.started_at.0)),
+        },
+    )?;
+    store::attempts::append_step(change, active.key)?;
+    Ok(())
+}
+
+/// Begins an attempt; the route was checked.
+fn begin(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    definition: &Definition,
+    attempt: &NewAttempt,
+    detail: Option<&str>,
+) -> Result<(), WorkflowError> {
+    let Some(node) = definition.node(&attempt.node_id) else {
+        return Err(refuse(
+            change,
+            format!("node {:?} is not known", attempt.node_id),
+        ));
+    };
+    let timeout_ms = attempt.timeout.map(budget_column);
+    let payload = Payload::json(&json!({
+        "attemptId": attempt.attempt_id,
+        "nodeId": attempt.node_id,
+        "nodeType": node.kind.node_type(),
+        "visit": attempt.visit,
+        "timeoutMs": timeout_ms,
+    }))?;
+    touches.add(
+        change,
+        &operations::START_ATTEMPT,
+        Some(("running", "running")),
+        Some(payload),
+    )?;
+    store::attempts::insert(
+        change,
+        &store::attempts::NewRow {
+            attempt_id: &attempt.attempt_id,
+            node_id: &attempt.node_id,
+            node_type: node.kind.node_type(),
+            timeout_ms,
+        },
+    )?;
+    if node.status_detail.as_deref() != detail {
+        store::runs::set_detail(change, node.status_detail.as_deref())?;
+    }
+    Ok(())
+}
+
+/// How a budget is stored: 0 is unlimited.
+fn budget_column(budget: TimeBudget) -> f64 {
+    match budget {
+        TimeBudget::Unlimited => 0.0,
+        TimeBudget::Millis(millis) => millis,
+    }
+}
+
+/// Whether the move follows from the last step. Returns the blob of the last output when the last step is a stored one.
+fn check_route(
+    change: &mut Change<'_>,
+    definition: &Definition,
+    finished: Option<&FinishedAttempt>,
+    next: &Move,
+) -> Result<Option<holdpoint_state::Digest>, WorkflowError> {
+    if matches!(next, Move::End(TerminalStatus::Failed, _)) {
+        // A runner may fail a run at any time: a limit, a title, a switch without a case.
+        return Ok(None);
+    }
+    let (stored, output) = match finished {
+        Some(_) => (None, None),
+        None => stored_result(change)?,
+    };
+    let last = finished.map(FinishedAttempt::result).or(stored.as_ref());
+    let problem = match (last, next) {
+        (None, Move::Start(attempt)) if attempt.node_id == *definition.start_at() => None,
+        (None, _) => {
+            Some("nothing was executed yet, so that only the start node can follow".to_owned())
+        }
+        (Some(last), _) => match (routing::next(definition, last), next) {
+            (Next::Node(node), Move::Start(attempt)) if node == attempt.node_id => None,
+            (Next::Complete(_), Move::Complete)
+            | (Next::TimedOut(_), Move::End(TerminalStatus::TimedOut, _))
+            | (Next::Cancelled, Move::End(TerminalStatus::Cancelled, _)) => None,
+            (route, _) => Some(format!("after {:?} the route is {route:?}", last.node_id)),
+        },
+    };
+    match problem {
+        None => Ok(output),
+        Some(problem) => Err(refuse(change, problem)),
+    }
+}
+
+/// The result of the last stored step.
+fn stored_result(
+    change: &mut Change<'_>,
+) -> Result<(Option<NodeResult>, Option<holdpoint_state::Digest>), WorkflowError> {
+    let Some(row) = store::attempts::last_step(change)? else {
+        return Ok((None, None));
+    };
+    let output = match row.output {
+        Some(hash) => Some(read_json(&store::attempts::content(change, hash)?)?),
+        None => None,
+    };
+    let error = match row.error {
+        Some(hash) => {
+            Some(String::from_utf8_lossy(&store::attempts::content(change, hash)?).into_owned())
+        }
+        None => None,
+    };
+    let finished_at = row.finished_at.unwrap_or(row.started_at);
+    let result = NodeResult {
+        attempt_id: row.attempt_id,
+        node_id: row.node_id,
+        node_type: row.node_type,
+        outcome: row.status.outcome().unwrap_or(NodeOutcome::Cancelled),
+        started_at: row.started_at.0,
+        finished_at: finished_at.0,
+        duration_ms: finished_at.since(row.started_at),
+        output,
+        error,
+    };
+    Ok((Some(result), row.output))
+}
+
+/// Stored JSON as a value.
+pub(crate) fn read_json(bytes: &[u8]) -> Result<Value, WorkflowError> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        WorkflowError::State(holdpoint_state::StateError::Corrupt {
+            what: "a stored value".to_owned(),
+            problem: error.to_string(),
+        })
+    })
+}
+
+fn refuse(change: &Change<'_>, problem: impl Into<String>) -> WorkflowError {
+    WorkflowError::Transition {
+        run: change.resource().key().to_owned(),
+        problem: problem.into(),
+    }
+}
+
+/// Sets the time budget of the present attempt, once.
+///
+/// # Errors
+///
+/// [`WorkflowError::Transition`] when the attempt is not the present one or has a budget already.
+pub fn set_timeout(
+    db: &Database,
+    claim: &Claim,
+    attempt: &AttemptId,
+    budget: TimeBudget,
+) -> Result<Receipt<()>, WorkflowError> {
+    let payload =
+        Payload::json(&json!({ "attemptId": attempt, "timeoutMs": budget_column(budget) }))?;
+    let command = Command::new(&operations::SET_TIMEOUT, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim)
+        .recording(payload);
+    let attempt = attempt.clone();
+    db.commit(command, move |change| {
+        let (status, _) = store::runs::status(change)?;
+        let active = store::attempts::active(change)?.filter(|active| active.attempt_id == attempt);
+        let Some(active) = active else {
+            return Err(refuse(
+                change,
+                format!("attempt {attempt} is not the present one"),
+            ));
+        };
+        if active.timeout_ms.is_some()
+            || !store::attempts::set_timeout(change, active.key, budget_column(budget))?
+        {
+            return Err(refuse(
+                change,
+                format!("attempt {attempt} has its time budget already"),
+            ));
+        }
+        change.transition(status.as_str(), status.as_str())?;
+        Ok(Outcome::Accepted(()))
+    })
+}
+
+/// The run that a claim is for.
+pub(crate) fn run_of(claim: &Claim) -> Result<RunId, WorkflowError> {
+    RunId::new(claim.resource().key()).map_err(|error| WorkflowError::Input {
+        what: "claim",
+        problem: error.to_string(),
+    })
+}

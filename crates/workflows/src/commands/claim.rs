@@ -1,0 +1,237 @@
+//! `run.claim`: a runner takes a run and, in the same transaction, makes the first move of its plan.
+
+use holdpoint_state::effects::EffectStart;
+use holdpoint_state::{
+    Actor, Change, Claim, Command, Database, Digest, Outcome, Owner, Payload, Receipt,
+};
+use serde_json::json;
+
+use super::advance::{self, Advanced, FinishedAttempt, Move};
+use super::park::park_ambiguous;
+use super::{Touches, terminal};
+use crate::definition::Definition;
+use crate::error::WorkflowError;
+use crate::id::RunId;
+use crate::model::{AttemptStatus, RunStatus, TerminalStatus, resource};
+use crate::operations;
+use crate::store;
+
+/// A wish to take a run. The plan was made from what was read at `revision`, so that the command holds only there.
+#[derive(Debug)]
+pub struct Claiming {
+    /// The run.
+    pub run: RunId,
+    /// The revision at which it was read.
+    pub revision: u64,
+    /// Who takes it.
+    pub owner: Owner,
+    /// How long the lease lasts without a renewal, in milliseconds.
+    pub lease_ms: i64,
+    /// The code that the run was started with.
+    pub definition: Definition,
+    /// The first move.
+    pub plan: Plan,
+}
+
+/// What a runner does first with a run that it took.
+#[derive(Debug, Clone)]
+pub enum Plan {
+    /// The run was never executed: it begins.
+    First {
+        /// Its title.
+        title: Option<String>,
+        /// The first node, or the end of a run whose title failed.
+        next: Move,
+    },
+    /// Its answer was accepted: the attempt that waited ends with it.
+    Answered {
+        /// The end of the attempt, with the answer as its output.
+        finished: FinishedAttempt,
+        /// What follows.
+        next: Move,
+    },
+    /// Its runner is gone: an attempt that went on is given up, accepted steps stay.
+    Again {
+        /// The node of the attempt that was given up, or what follows the last step.
+        next: Move,
+    },
+}
+
+/// What became of the claim.
+#[derive(Debug)]
+pub enum Claimed {
+    /// The runner owns the run.
+    Owned {
+        /// The right to go on.
+        claim: Claim,
+        /// What became of the first move.
+        advanced: Advanced,
+    },
+    /// The first move ended the run; nobody owns it.
+    Ended,
+    /// The outcome of an effect that a lost runner began can't be known: the run is parked, nobody owns it.
+    Parked,
+}
+
+/// Takes a run. Never idempotent: each success is a new generation.
+///
+/// # Errors
+///
+/// [`WorkflowError::State`] with `LeaseHeld` while somebody else owns it and with `StaleRevision` when it moved on since it was
+/// read; [`WorkflowError::Rejected`] when it is over, paused, parked for a reason, or waits for an answer.
+pub fn claim(db: &Database, claiming: Claiming) -> Result<Receipt<Claimed>, WorkflowError> {
+    let command = Command::new(&operations::CLAIM, resource(&claiming.run))
+        .by(Actor::host(claiming.owner.id()))
+        .expecting(claiming.revision);
+    db.commit(command, move |change| take(change, &claiming))
+}
+
+fn take(change: &mut Change<'_>, claiming: &Claiming) -> Result<Outcome<Claimed>, WorkflowError> {
+    let run = store::runs::run(change)?;
+    check_claimable(change, &run)?;
+    if run.definition_digest != Digest(claiming.definition.digest()) {
+        return Err(run.transition("the runner brings another definition"));
+    }
+    let claim = change.claim(&claiming.owner, claiming.lease_ms)?;
+    let mut touches = Touches::default();
+    touches.add(
+        change,
+        &operations::CLAIM,
+        None,
+        Some(Payload::json(&json!({ "generation": claim.generation() }))?),
+    )?;
+    store::queue::execute(change)?;
+    let (finished, next) = match &claiming.plan {
+        Plan::First { title, next } => {
+            begin_run(change, &mut touches, &run, title.as_deref(), next)?;
+            (None, next)
+        }
+        Plan::Answered { finished, next } => {
+            take_answer(change, &mut touches, &run)?;
+            (Some(finished), next)
+        }
+        Plan::Again { next } => {
+            if run.status != RunStatus::Running {
+                return Err(run.transition("it is not running, so that no runner was lost"));
+            }
+            let recovered = change.recover_effects()?;
+            if let Some(effect) = recovered.ambiguous.first() {
+                park_ambiguous(change, &mut touches, run.status, effect.as_str())?;
+                touches.finish(change)?;
+                return Ok(Outcome::Accepted(Claimed::Parked));
+            }
+            let replaced = store::attempts::replace_open(change)?;
+            let payload = Payload::json(&json!({ "replacedAttempts": replaced }))?;
+            let transition = Some(("running", "running"));
+            touches.add(
+                change,
+                &operations::PREPARE_RESUME,
+                transition,
+                Some(payload),
+            )?;
+            (None, next)
+        }
+    };
+    let advanced = advance::step(change, &mut touches, &claiming.definition, finished, next)?;
+    touches.finish(change)?;
+    let ambiguous = matches!(advanced.effect, Some(EffectStart::Ambiguous { .. }));
+    Ok(Outcome::Accepted(match next {
+        Move::Start(_) if ambiguous => Claimed::Parked,
+        Move::Start(_) => Claimed::Owned { claim, advanced },
+        Move::Complete | Move::End(..) | Move::HandOver => Claimed::Ended,
+    }))
+}
+
+/// What the scheduler looks for, checked again: finding a run gives no right to it.
+fn check_claimable(
+    change: &mut Change<'_>,
+    run: &store::runs::RunRow,
+) -> Result<(), WorkflowError> {
+    if run.status.is_terminal() || run.queue.is_settled() {
+        return Err(run.rejected("it is over"));
+    }
+    if run.paused {
+        return Err(run.rejected("resume it first"));
+    }
+    if let Some(code) = run.park_code() {
+        return Err(run.rejected(format!("it is parked with {code}; resume it first")));
+    }
+    if store::requests::pending(change)?.is_some() {
+        return Err(run.rejected("it waits for an answer"));
+    }
+    Ok(())
+}
+
+fn begin_run(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    run: &store::runs::RunRow,
+    title: Option<&str>,
+    next: &Move,
+) -> Result<(), WorkflowError> {
+    if run.status != RunStatus::Queued {
+        return Err(run.transition("it was begun already"));
+    }
+    if matches!(next, Move::End(TerminalStatus::Failed, _)) {
+        return Ok(());
+    }
+    let payload = Payload::json(&json!({ "title": title }))?;
+    touches.add(
+        change,
+        &operations::INITIALIZE,
+        Some(("queued", "running")),
+        Some(payload),
+    )?;
+    store::runs::set_status(change, RunStatus::Queued, RunStatus::Running, None)?;
+    if let Some(title) = title {
+        store::runs::set_title(change, title)?;
+    }
+    Ok(())
+}
+
+/// The same attempt goes on with its accepted answer.
+fn take_answer(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    run: &store::runs::RunRow,
+) -> Result<(), WorkflowError> {
+    let attempt = store::attempts::active(change)?
+        .ok_or_else(|| run.transition("no attempt waits for an answer"))?;
+    if store::requests::accepted_payload(change, attempt.key)?.is_none() {
+        return Err(run.transition("its answer is not accepted yet"));
+    }
+    let payload = Payload::json(&json!({
+        "attemptId": attempt.attempt_id,
+        "nodeId": attempt.node_id,
+    }))?;
+    touches.add(
+        change,
+        &operations::ACCEPT_INTERACTION,
+        Some(("waiting", "running")),
+        Some(payload),
+    )?;
+    store::runs::set_status(change, RunStatus::Waiting, RunStatus::Running, None)?;
+    store::attempts::set_status(
+        change,
+        attempt.key,
+        AttemptStatus::Waiting,
+        AttemptStatus::Running,
+    )?;
+    Ok(())
+}
+
+/// Ends a run that nobody can execute: its workflow can't be loaded.
+pub(super) fn fail_queued(
+    change: &mut Change<'_>,
+    run: &store::runs::RunRow,
+    (code, error): (&str, &str),
+) -> Result<(), WorkflowError> {
+    let mut touches = Touches::default();
+    let ending = terminal::Ending {
+        code: Some(code),
+        ..terminal::Ending::without_output(TerminalStatus::Failed, error)
+    };
+    terminal::end(change, &mut touches, run.status, &ending)?;
+    touches.finish(change)?;
+    Ok(())
+}

@@ -1,0 +1,266 @@
+//! Parking: at a checkpoint, by hand-over, and for the reasons that need a person.
+
+use holdpoint_state::effects::{EffectAttempt, Settlement};
+use holdpoint_state::{
+    Actor, Change, Claim, Command, Database, Outcome, Owner, OwnerKind, Payload, Receipt,
+    StateError,
+};
+use serde_json::json;
+
+use super::{Touches, claim};
+use crate::error::WorkflowError;
+use crate::id::{AttemptId, RunId};
+use crate::model::{
+    AttemptStatus, LOAD_FAILED, ParkCode, RequestKind, RunStatus, WAITING_FOR_CHECKPOINT,
+    WAITING_FOR_REVIEW, cut, request_id, resource,
+};
+use crate::operations;
+use crate::store;
+
+/// How long the system's own control claim would last; it is released in the transaction that takes it.
+pub(super) const CONTROL_LEASE_MS: i64 = 30_000;
+
+/// Parks the run at a checkpoint: request, attempt, run, queue and lease in one transaction. Returns the request's id.
+///
+/// `contract` is what a client needs to answer. The same attempt with the same contract meets its request.
+///
+/// # Errors
+///
+/// [`WorkflowError::Transition`] unless the attempt is the present one, at a checkpoint, and the run is running.
+pub fn wait(
+    db: &Database,
+    claim: &Claim,
+    attempt: &AttemptId,
+    contract: &serde_json::Value,
+) -> Result<Receipt<String>, WorkflowError> {
+    let run = super::advance::run_of(claim)?;
+    let request = request_id(&run, attempt);
+    let contract = Payload::json(contract)?;
+    let payload = Payload::json(&json!({
+        "attemptId": attempt,
+        "requestId": request,
+        "kind": RequestKind::Checkpoint,
+        "queue": "parked",
+    }))?;
+    let command = Command::new(&operations::WAIT, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim)
+        .recording(payload);
+    let attempt = attempt.clone();
+    db.commit(command, move |change| {
+        let row = store::runs::run(change)?;
+        let active = store::attempts::active(change)?.filter(|active| active.attempt_id == attempt);
+        let Some(active) = active.filter(|active| active.status == AttemptStatus::Running) else {
+            return Err(row.transition(format!("attempt {attempt} is not the one that goes on")));
+        };
+        if active.node_type != "checkpoint" {
+            return Err(row.transition(format!("node {:?} is no checkpoint", active.node_id)));
+        }
+        change.transition(row.status.as_str(), "waiting")?;
+        if let Some(stored) = store::requests::named(change, &request)? {
+            // A request never changes: a different contract is a different attempt.
+            return Err(WorkflowError::Conflict {
+                what: format!("request {request}"),
+                problem: if stored.contract == contract.digest() {
+                    format!("it is {} already", stored.status)
+                } else {
+                    "it exists with another contract".to_owned()
+                },
+            });
+        }
+        let contract = change.put_blob(&contract)?;
+        store::requests::insert(
+            change,
+            &request,
+            active.key,
+            &row.session,
+            RequestKind::Checkpoint,
+            contract,
+        )?;
+        store::attempts::set_status(
+            change,
+            active.key,
+            AttemptStatus::Running,
+            AttemptStatus::Waiting,
+        )?;
+        store::runs::set_status(
+            change,
+            RunStatus::Running,
+            RunStatus::Waiting,
+            Some(WAITING_FOR_CHECKPOINT),
+        )?;
+        store::queue::park(change, None, None)?;
+        change.release()?;
+        Ok(Outcome::Accepted(request.clone()))
+    })
+}
+
+/// Gives a run back at a durable boundary, so that whoever comes next goes on at once.
+///
+/// # Errors
+///
+/// [`WorkflowError::State`] with `ClaimLost` when it is not owned any more.
+pub fn hand_over(db: &Database, claim: &Claim) -> Result<Receipt<()>, WorkflowError> {
+    let command = Command::new(&operations::HAND_OVER, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim);
+    db.commit(command, |change| {
+        let (status, _) = store::runs::status(change)?;
+        let mut touches = Touches::default();
+        give_back(change, &mut touches, status)?;
+        touches.finish(change)?;
+        Ok(Outcome::Accepted(()))
+    })
+}
+
+pub(super) fn give_back(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    status: RunStatus,
+) -> Result<(), StateError> {
+    let transition = Some((status.as_str(), status.as_str()));
+    touches.add(change, &operations::HAND_OVER, transition, None)?;
+    store::queue::park(change, None, None)?;
+    change.release()?;
+    Ok(())
+}
+
+/// Parks the run because the outcome of one of its effects can't be known: attempt and run wait, the claim is given back.
+pub(super) fn park_ambiguous(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    status: RunStatus,
+    effect: &str,
+) -> Result<(), StateError> {
+    let code = ParkCode::EffectAmbiguous;
+    let payload =
+        Payload::json(&json!({ "effectId": effect, "queue": "parked", "errorCode": code }))?;
+    touches.add(
+        change,
+        &operations::PARK_AMBIGUOUS,
+        Some((status.as_str(), "waiting")),
+        Some(payload),
+    )?;
+    if let Some(active) = store::attempts::active(change)?
+        && active.status != AttemptStatus::Waiting
+    {
+        store::attempts::set_status(change, active.key, active.status, AttemptStatus::Waiting)?;
+    }
+    store::runs::set_status(change, status, RunStatus::Waiting, Some(WAITING_FOR_REVIEW))?;
+    let detail = change.put_blob(&Payload::text(WAITING_FOR_REVIEW)?)?;
+    store::queue::park(change, Some(code.as_str()), Some(detail))?;
+    change.release()?;
+    Ok(())
+}
+
+/// Parks the run of a claim because nobody knows whether its action acted: its time limit fired in the middle.
+///
+/// # Errors
+///
+/// [`WorkflowError::State`] with `ClaimLost` when the run is not owned any more.
+pub fn doubt(
+    db: &Database,
+    claim: &Claim,
+    effect: &EffectAttempt,
+) -> Result<Receipt<()>, WorkflowError> {
+    let command = Command::new(&operations::PARK_AMBIGUOUS, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim);
+    let effect = effect.clone();
+    db.commit(command, move |change| {
+        let (status, _) = store::runs::status(change)?;
+        let mut touches = Touches::default();
+        let settlement = Settlement::Ambiguous {
+            error: Some("the time limit fired while the action may have been acting".to_owned()),
+        };
+        change.settle_effect(&effect, settlement)?;
+        park_ambiguous(change, &mut touches, status, effect.effect_id.as_str())?;
+        touches.finish(change)?;
+        Ok(Outcome::Accepted(()))
+    })
+}
+
+/// Parks the run of a claim whose runner could not advance it, with the reason. Nobody takes it up until it is resumed.
+///
+/// # Errors
+///
+/// [`WorkflowError::State`] with `ClaimLost` when the run is not owned any more.
+pub fn give_up(db: &Database, claim: &Claim, detail: &str) -> Result<Receipt<()>, WorkflowError> {
+    let code = ParkCode::NoProgress;
+    let detail = Payload::text(cut(detail))?;
+    let command = Command::new(&operations::PARK_NO_PROGRESS, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim)
+        .recording(Payload::json(
+            &json!({ "queue": "parked", "errorCode": code }),
+        )?);
+    db.commit(command, move |change| {
+        let (status, _) = store::runs::status(change)?;
+        change.transition(status.as_str(), status.as_str())?;
+        let detail = change.put_blob(&detail)?;
+        store::queue::park(change, Some(code.as_str()), Some(detail))?;
+        change.release()?;
+        Ok(Outcome::Accepted(()))
+    })
+}
+
+/// Parks a run that nobody owns, read at `revision`, because its source is no longer the one that it was started with. Run,
+/// attempts and requests stay as they are; the scheduler leaves it alone until somebody resumes it.
+///
+/// # Errors
+///
+/// [`WorkflowError::State`] when somebody owns it or it moved on.
+pub fn park_source_changed(
+    db: &Database,
+    run: &RunId,
+    revision: u64,
+    detail: &str,
+) -> Result<Receipt<()>, WorkflowError> {
+    let code = ParkCode::SourceChanged;
+    let detail = Payload::text(cut(detail))?;
+    let command = Command::new(&operations::PARK_SOURCE_CHANGED, resource(run))
+        .recording(Payload::json(
+            &json!({ "queue": "parked", "errorCode": code }),
+        )?)
+        .expecting(revision);
+    db.commit(command, move |change| {
+        let row = open_run(change)?;
+        // A claim of its own, so that a runner that is still alive somewhere can't go on; given back in the same transaction.
+        change.claim(&Owner::new(OwnerKind::System, "park"), CONTROL_LEASE_MS)?;
+        let detail = change.put_blob(&detail)?;
+        change.transition(row.status.as_str(), row.status.as_str())?;
+        store::queue::park(change, Some(code.as_str()), Some(detail))?;
+        change.release()?;
+        Ok(Outcome::Accepted(()))
+    })
+}
+
+/// Fails a run that nobody owns, read at `revision`, because its workflow can't be loaded although its source is unchanged.
+///
+/// # Errors
+///
+/// [`WorkflowError::State`] when somebody owns it or it moved on.
+pub fn fail_unclaimed(
+    db: &Database,
+    run: &RunId,
+    revision: u64,
+    error: &str,
+) -> Result<Receipt<()>, WorkflowError> {
+    // It begins as a claim, which turns into the failure once it is taken: failing a run needs its lease.
+    let command = Command::new(&operations::CLAIM, resource(run)).expecting(revision);
+    let error = cut(error);
+    db.commit(command, move |change| {
+        let row = open_run(change)?;
+        change.claim(&Owner::new(OwnerKind::System, "load"), CONTROL_LEASE_MS)?;
+        claim::fail_queued(change, &row, (LOAD_FAILED, &error))?;
+        Ok(Outcome::Accepted(()))
+    })
+}
+
+fn open_run(change: &mut Change<'_>) -> Result<store::runs::RunRow, WorkflowError> {
+    let row = store::runs::run(change)?;
+    if row.status.is_terminal() {
+        return Err(row.rejected("it is over"));
+    }
+    Ok(row)
+}

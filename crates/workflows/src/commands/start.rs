@@ -1,0 +1,296 @@
+//! `run.start`: a run is reserved with everything that it needs.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use holdpoint_state::clock::Clock;
+use holdpoint_state::id::{derived_id, random_id};
+use holdpoint_state::{Actor, Change, Command, Database, Digest, Outcome, Payload, Receipt};
+use serde_json::{Value, json};
+
+use crate::definition::{Definition, SourceIdentity};
+use crate::error::WorkflowError;
+use crate::id::RunId;
+use crate::model::{ExecutionMode, LOCAL_SESSION, resource};
+use crate::operations;
+use crate::store;
+
+/// A wish to start a run: headless, with an id of its own, unless something else is said.
+///
+/// The same wish twice, with the same id or key, starts one run.
+#[derive(Debug, Clone)]
+pub struct Start {
+    definition: Definition,
+    source: SourceIdentity,
+    input: Value,
+    workflow_ref: Option<String>,
+    options: Value,
+    run_id: Option<RunId>,
+    key: Option<String>,
+    session: Option<String>,
+    actor: Actor,
+}
+
+impl Start {
+    /// A run of a definition that this program brings.
+    pub fn new(definition: &Definition, input: Value) -> Self {
+        Self::from_source(definition, SourceIdentity::inline(definition), input)
+    }
+
+    /// A run of a definition that came from a file or is built in.
+    pub fn from_source(definition: &Definition, source: SourceIdentity, input: Value) -> Self {
+        Self {
+            definition: definition.clone(),
+            source,
+            input,
+            workflow_ref: None,
+            options: json!({}),
+            run_id: None,
+            key: None,
+            session: None,
+            actor: Actor::control("program"),
+        }
+    }
+
+    /// Names the run. The same id with the same facts meets the run that is there.
+    #[must_use]
+    pub fn run_id(mut self, run_id: RunId) -> Self {
+        self.run_id = Some(run_id);
+        self
+    }
+
+    /// Makes the run's id from the workflow's name and this key, so that a repeat meets the earlier run.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// Makes the run interactive: it belongs to this session and reserves it until it is over.
+    #[must_use]
+    pub fn in_session(mut self, session: impl Into<String>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Keeps the reference by which the caller found the workflow; otherwise its name is kept.
+    #[must_use]
+    pub fn workflow_ref(mut self, reference: impl Into<String>) -> Self {
+        self.workflow_ref = Some(reference.into());
+        self
+    }
+
+    /// Keeps options of the launch. They are a part of what makes two starts the same.
+    #[must_use]
+    pub fn options(mut self, options: Value) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Says who starts it.
+    #[must_use]
+    pub fn by(mut self, actor: Actor) -> Self {
+        self.actor = actor;
+        self
+    }
+
+    fn prepare(&self, clock: &dyn Clock) -> Result<Facts, WorkflowError> {
+        // Form first, before any code of the author runs.
+        let revision = self.source.revision();
+        SourceIdentity::from_parts(
+            self.source.source_type(),
+            &self.source.reference(),
+            revision,
+        )?;
+        let session = match &self.session {
+            Some(session) if session.trim().is_empty() => {
+                return Err(WorkflowError::Input {
+                    what: "session",
+                    problem: "it is blank; name the session or leave it out".to_owned(),
+                });
+            }
+            Some(session) => session.clone(),
+            None => LOCAL_SESSION.to_owned(),
+        };
+        let name = self.definition.name();
+        let run_id = match (&self.run_id, &self.key) {
+            (Some(run_id), _) => run_id.clone(),
+            (None, Some(key)) => {
+                let id = derived_id("run", &[name, key]);
+                RunId::new(&id).map_err(|error| input("key", &error))?
+            }
+            (None, None) => RunId::generate(clock.now().0, name, random_tail()),
+        };
+        let normalize = || self.definition.normalize_input(self.input.clone());
+        let normalized = catch_unwind(AssertUnwindSafe(normalize))
+            .map_err(|panic| WorkflowError::Input {
+                what: "input",
+                problem: format!(
+                    "the normaliser panicked: {}",
+                    crate::engine::panic_text(&*panic)
+                ),
+            })?
+            .map_err(|error| input("input", &error))?;
+        Ok(Facts {
+            run_id,
+            digest: Digest(self.definition.digest()),
+            name: name.to_owned(),
+            workflow_ref: self.workflow_ref.clone().unwrap_or_else(|| name.to_owned()),
+            snapshot: Payload::json(self.definition.snapshot())?,
+            input: Payload::json(&normalized)?,
+            options: Payload::json(&self.options)?,
+            source: (
+                String::new(),
+                self.source.source_type().to_owned(),
+                self.source.reference(),
+                revision.to_owned(),
+            ),
+            session,
+            mode: match self.session {
+                Some(_) => ExecutionMode::Interactive,
+                None => ExecutionMode::Headless,
+            },
+        })
+    }
+}
+
+/// Everything that makes two starts the same.
+struct Facts {
+    run_id: RunId,
+    digest: Digest,
+    name: String,
+    workflow_ref: String,
+    snapshot: Payload,
+    input: Payload,
+    options: Payload,
+    source: store::runs::SourceRow,
+    session: String,
+    mode: ExecutionMode,
+}
+
+/// Reserves a run. Repeating it with the same id and the same facts meets the same run and changes nothing.
+///
+/// The input is normalised before anything is written. The run is durable when this returns; it begins when a scheduler has a
+/// place for it.
+///
+/// # Errors
+///
+/// [`WorkflowError::Input`] when the input is not what the workflow takes, [`WorkflowError::Source`] for an identity without a
+/// valid form, [`WorkflowError::Conflict`] when the id is taken by a run with other facts or the session by another run.
+pub fn start(db: &Database, start: &Start) -> Result<Receipt<RunId>, WorkflowError> {
+    let facts = start.prepare(&**db.clock())?;
+    let payload = Payload::json(&json!({
+        "workflow": facts.name,
+        "definition": facts.digest,
+        "executionMode": facts.mode,
+        "inputStored": true,
+    }))?;
+    let command = Command::new(&operations::START, resource(&facts.run_id))
+        .by(start.actor.clone())
+        .recording(payload)
+        .creating();
+    db.commit(command, move |change| {
+        if !change.is_new() {
+            compare(change, &facts)?;
+            return Ok(Outcome::Adopted(facts.run_id.clone()));
+        }
+        reserve(change, &facts)?;
+        Ok(Outcome::Accepted(facts.run_id.clone()))
+    })
+}
+
+/// Whether the stored run is the one that is asked for.
+fn compare(change: &mut Change<'_>, facts: &Facts) -> Result<(), WorkflowError> {
+    let stored = store::runs::run(change)?;
+    let key = change.resource_key()?;
+    let mut differences = Vec::new();
+    let mut differs = |what: &'static str, same: bool| {
+        if !same {
+            differences.push(what);
+        }
+    };
+    differs("workflow name", stored.workflow_name == facts.name);
+    differs(
+        "workflow reference",
+        stored.workflow_ref == facts.workflow_ref,
+    );
+    differs("definition", stored.definition_digest == facts.digest);
+    differs("input", stored.input == facts.input.digest());
+    differs(
+        "launch options",
+        stored.launch_options == facts.options.digest(),
+    );
+    differs("session", stored.session == facts.session);
+    differs("execution mode", stored.mode == facts.mode);
+    differs("lineage", stored.parent_run_revision.is_none());
+    differs(
+        "sources",
+        store::runs::sources(change, key)? == [facts.source.clone()],
+    );
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(WorkflowError::Conflict {
+        what: format!("run {}", facts.run_id),
+        problem: format!("it exists with another {}", differences.join(", ")),
+    })
+}
+
+fn reserve(change: &mut Change<'_>, facts: &Facts) -> Result<(), WorkflowError> {
+    if facts.mode == ExecutionMode::Interactive {
+        check_reservation(change, &facts.session, &facts.run_id)?;
+    }
+    let input = change.put_blob(&facts.input)?;
+    let launch_options = change.put_blob(&facts.options)?;
+    if !store::runs::has_definition(change, facts.digest)? {
+        let snapshot = change.put_blob(&facts.snapshot)?;
+        store::runs::insert_definition(change, facts.digest, &facts.name, snapshot)?;
+    }
+    change.transition("none", "queued")?;
+    store::runs::insert_run(
+        change,
+        &store::runs::NewRun {
+            run_id: &facts.run_id,
+            parent: None,
+            definition: facts.digest,
+            workflow_ref: &facts.workflow_ref,
+            launch_options,
+            input,
+        },
+    )?;
+    let (mount, kind, reference, revision) = &facts.source;
+    store::runs::insert_source(change, (mount, kind, reference, revision))?;
+    store::runs::insert_binding(change, &facts.session, facts.mode)?;
+    store::queue::insert(change, &facts.session, facts.mode)?;
+    Ok(())
+}
+
+/// One live interactive run for each session. The index holds it too; this check gives the controlled error.
+pub(super) fn check_reservation(
+    change: &mut Change<'_>,
+    session: &str,
+    run: &RunId,
+) -> Result<(), WorkflowError> {
+    match store::runs::reservation(change, session)? {
+        None => Ok(()),
+        Some(holder) => Err(WorkflowError::Conflict {
+            what: format!("run {run}"),
+            problem: format!("session {session:?} is reserved by run {holder} until that is over"),
+        }),
+    }
+}
+
+fn input(what: &'static str, problem: &impl std::fmt::Display) -> WorkflowError {
+    WorkflowError::Input {
+        what,
+        problem: problem.to_string(),
+    }
+}
+
+/// Four random bytes, from the random end of a UUIDv7.
+fn random_tail() -> [u8; 4] {
+    let id = random_id("run");
+    let tail = id.get(id.len().saturating_sub(8)..).unwrap_or_default();
+    u32::from_str_radix(tail, 16)
+        .unwrap_or_default()
+        .to_be_bytes()
+}

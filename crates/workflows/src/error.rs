@@ -1,0 +1,143 @@
+//! What can go wrong with workflows: one variant for each thing that a caller does differently.
+
+use holdpoint_state::{Resource, StateError};
+
+use crate::definition::{DefinitionError, SourceError};
+use crate::model::RunStatus;
+
+/// An error of the workflows domain. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkflowError {
+    /// The store refused the command.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The definition is not well formed.
+    #[error(transparent)]
+    Definition(#[from] DefinitionError),
+    /// A source identity has no valid form.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// No such run.
+    #[error("run {run} does not exist")]
+    NoRun {
+        /// The id that was asked for.
+        run: String,
+    },
+    /// No such request, or not one of the named run.
+    #[error("run {run} has no such request; list its requests with `show`")]
+    NoRequest {
+        /// The run.
+        run: String,
+    },
+    /// No definition of that name is known to this program.
+    #[error("no workflow named {name:?} is known here; register it or name a file")]
+    NoWorkflow {
+        /// The name or reference.
+        name: String,
+    },
+    /// What the caller handed in can't be taken.
+    #[error("{what}: {problem}")]
+    Input {
+        /// Which input.
+        what: &'static str,
+        /// What is wrong with it and what would be right.
+        problem: String,
+    },
+    /// The place is taken by something with other content: the same run id with other facts, the same answer key with another
+    /// payload, an answer that was given already.
+    #[error("{what} conflicts: {problem}")]
+    Conflict {
+        /// What the caller wanted to make.
+        what: String,
+        /// What is there.
+        problem: String,
+    },
+    /// The run is in a state in which the command makes no sense. The text says what it waits for.
+    #[error("run {run} is {status}{}: {problem}", if *paused { " and paused" } else { "" })]
+    Rejected {
+        /// The run.
+        run: String,
+        /// Its status.
+        status: RunStatus,
+        /// Whether it is paused.
+        paused: bool,
+        /// Why the command is refused, and what to do.
+        problem: String,
+    },
+    /// A proposal of a runner does not follow from what is committed. A correct runner never sees it.
+    #[error("run {run}: {problem}")]
+    Transition {
+        /// The run.
+        run: String,
+        /// Which precondition fails.
+        problem: String,
+    },
+    /// The workflow is no longer the one that the run was started with. Put the old source back and resume, or look at the
+    /// difference and accept the new definition.
+    #[error("run {run} was started with another definition: {}", differences.join("; "))]
+    SourceChanged {
+        /// The run.
+        run: String,
+        /// What differs.
+        differences: Vec<String>,
+    },
+    /// The scheduler was stopped, or its threads could not be started.
+    #[error("the scheduler {problem}")]
+    Scheduler {
+        /// What happened.
+        problem: String,
+    },
+}
+
+impl WorkflowError {
+    /// The error's stable code: the word that the command line prints and programs compare.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::State(error) => error.code(),
+            Self::Definition(_) => "definition",
+            Self::Source(_) | Self::Input { .. } => "input",
+            Self::NoRun { .. } | Self::NoRequest { .. } | Self::NoWorkflow { .. } => "notFound",
+            Self::Conflict { .. } => "conflict",
+            Self::Rejected { .. } => "rejected",
+            Self::Transition { .. } => "invalidTransition",
+            Self::SourceChanged { .. } => "workflowSourceChanged",
+            Self::Scheduler { .. } => "scheduler",
+        }
+    }
+
+    /// The resource that the error is about, where it names one.
+    pub fn resource(&self) -> Option<Resource> {
+        match self {
+            Self::NoRun { run }
+            | Self::NoRequest { run }
+            | Self::Rejected { run, .. }
+            | Self::Transition { run, .. }
+            | Self::SourceChanged { run, .. } => Some(Resource::new("run", run.as_str())),
+            Self::State(
+                StateError::StaleRevision { resource, .. }
+                | StateError::ClaimLost { resource, .. }
+                | StateError::LeaseHeld { resource, .. }
+                | StateError::Conflict { resource, .. }
+                | StateError::NotFound { resource },
+            ) => Some(resource.clone()),
+            Self::State(_)
+            | Self::Definition(_)
+            | Self::Source(_)
+            | Self::NoWorkflow { .. }
+            | Self::Input { .. }
+            | Self::Conflict { .. }
+            | Self::Scheduler { .. } => None,
+        }
+    }
+
+    /// Whether a runner that meets it has lost its claim: it must stop and write nothing more.
+    pub fn is_claim_lost(&self) -> bool {
+        matches!(self, Self::State(StateError::ClaimLost { .. }))
+    }
+
+    /// Whether the same command may succeed later without a change of its content.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::State(error) if error.is_retryable())
+    }
+}

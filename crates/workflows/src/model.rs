@@ -1,0 +1,369 @@
+//! The nouns of the domain: states, ids, and the facts that commands take and views give. No SQL, no clock.
+
+use std::fmt;
+
+use holdpoint_state::sql::{
+    FromSql, FromSqlError, FromSqlResult, SqlError, ToSql, ToSqlOutput, ValueRef,
+};
+use holdpoint_state::{Resource, id::derived_id};
+use serde::Serialize;
+
+use crate::id::{AttemptId, NodeId, RunId};
+use crate::routing::NodeOutcome;
+
+/// A closed set of words, stored as text.
+macro_rules! words {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$variant_meta:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$variant_meta])* $variant,)* }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The word that is stored and shown.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)* }
+            }
+
+            /// Reads the word.
+            pub fn from_text(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.pad(self.as_str())
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl ToSql for $name {
+            fn to_sql(&self) -> Result<ToSqlOutput<'_>, SqlError> {
+                Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.as_str().as_bytes())))
+            }
+        }
+
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                let text = value.as_str()?;
+                Self::from_text(text).ok_or_else(|| FromSqlError::Other(
+                    format!("{text:?} is not a {}", stringify!($name)).into()
+                ))
+            }
+        }
+    };
+}
+
+words! {
+    /// Where a run stands.
+    pub enum RunStatus {
+        /// Reserved, never executed.
+        Queued = "queued",
+        /// A runner executes it, or will.
+        Running = "running",
+        /// It waits for an answer, or for a person to look at an effect.
+        Waiting = "waiting",
+        /// It ended with an output.
+        Completed = "completed",
+        /// It ended with an error.
+        Failed = "failed",
+        /// It ended because a time budget was spent.
+        TimedOut = "timed_out",
+        /// It ended because somebody asked for it.
+        Cancelled = "cancelled",
+    }
+}
+
+impl RunStatus {
+    /// Whether the run is over.
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            Self::Queued | Self::Running | Self::Waiting => false,
+            Self::Completed | Self::Failed | Self::TimedOut | Self::Cancelled => true,
+        }
+    }
+}
+
+words! {
+    /// How a run ends: the parameter of the one terminal fan-out.
+    pub enum TerminalStatus {
+        /// With an output.
+        Completed = "completed",
+        /// With an error.
+        Failed = "failed",
+        /// Because a time budget was spent.
+        TimedOut = "timed_out",
+        /// Because somebody asked for it.
+        Cancelled = "cancelled",
+    }
+}
+
+impl TerminalStatus {
+    /// The status of the run.
+    pub const fn run(self) -> RunStatus {
+        match self {
+            Self::Completed => RunStatus::Completed,
+            Self::Failed => RunStatus::Failed,
+            Self::TimedOut => RunStatus::TimedOut,
+            Self::Cancelled => RunStatus::Cancelled,
+        }
+    }
+
+    /// The settled state of its queue row.
+    pub const fn queue(self) -> QueueStatus {
+        match self {
+            Self::Completed => QueueStatus::Done,
+            Self::Failed | Self::TimedOut => QueueStatus::Failed,
+            Self::Cancelled => QueueStatus::Cancelled,
+        }
+    }
+
+    /// What becomes of an attempt that is still open.
+    pub const fn open_attempt(self) -> AttemptStatus {
+        match self {
+            Self::Failed => AttemptStatus::Failed,
+            Self::TimedOut => AttemptStatus::TimedOut,
+            Self::Completed | Self::Cancelled => AttemptStatus::Cancelled,
+        }
+    }
+}
+
+words! {
+    /// Where the work of a run stands.
+    pub enum QueueStatus {
+        /// Waits for a runner.
+        Queued = "queued",
+        /// Claimed, not yet executing.
+        Starting = "starting",
+        /// A runner executes it.
+        Running = "running",
+        /// No runner executes it now.
+        Parked = "parked",
+        /// The run completed.
+        Done = "done",
+        /// The run failed or timed out.
+        Failed = "failed",
+        /// The run was cancelled.
+        Cancelled = "cancelled",
+    }
+}
+
+impl QueueStatus {
+    /// Whether nothing will happen any more.
+    pub const fn is_settled(self) -> bool {
+        match self {
+            Self::Queued | Self::Starting | Self::Running | Self::Parked => false,
+            Self::Done | Self::Failed | Self::Cancelled => true,
+        }
+    }
+}
+
+words! {
+    /// Where an attempt stands.
+    pub enum AttemptStatus {
+        /// Made, not begun.
+        Pending = "pending",
+        /// Going on.
+        Running = "running",
+        /// Waits for an answer.
+        Waiting = "waiting",
+        /// Its runner is gone.
+        Interrupted = "interrupted",
+        /// Ended with an output.
+        Completed = "completed",
+        /// Ended with an error.
+        Failed = "failed",
+        /// Spent its time budget.
+        TimedOut = "timed_out",
+        /// Given up.
+        Cancelled = "cancelled",
+    }
+}
+
+impl From<NodeOutcome> for AttemptStatus {
+    fn from(outcome: NodeOutcome) -> Self {
+        match outcome {
+            NodeOutcome::Ok => Self::Completed,
+            NodeOutcome::Failed => Self::Failed,
+            NodeOutcome::TimedOut => Self::TimedOut,
+            NodeOutcome::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl AttemptStatus {
+    /// The outcome of a finished attempt.
+    pub const fn outcome(self) -> Option<NodeOutcome> {
+        match self {
+            Self::Completed => Some(NodeOutcome::Ok),
+            Self::Failed => Some(NodeOutcome::Failed),
+            Self::TimedOut => Some(NodeOutcome::TimedOut),
+            Self::Cancelled => Some(NodeOutcome::Cancelled),
+            Self::Pending | Self::Running | Self::Waiting | Self::Interrupted => None,
+        }
+    }
+}
+
+words! {
+    /// Who executes a run.
+    pub enum ExecutionMode {
+        /// An origin session, which the run reserves.
+        Interactive = "interactive",
+        /// Whichever host is there; the session is only a record.
+        Headless = "headless",
+    }
+}
+
+words! {
+    /// Who must answer a request, and how.
+    pub enum RequestKind {
+        /// A model, with a validated submission.
+        Agent = "agent",
+        /// A model, with its visible text.
+        Assistant = "assistant",
+        /// A model or a person, with any JSON value.
+        Checkpoint = "checkpoint",
+        /// A verified person, with one of the choices.
+        Decision = "decision",
+    }
+}
+
+words! {
+    /// Where a request stands.
+    pub enum RequestStatus {
+        /// Waits for an answer.
+        Pending = "pending",
+        /// Has its one accepted answer.
+        Settled = "settled",
+        /// Will not be answered.
+        Cancelled = "cancelled",
+    }
+}
+
+words! {
+    /// What became of a candidate answer.
+    pub enum SubmissionOutcome {
+        /// A runner looks at it.
+        Validating = "validating",
+        /// It is the answer.
+        Accepted = "accepted",
+        /// It is not.
+        Rejected = "rejected",
+        /// It repeated an earlier one.
+        Adopted = "adopted",
+    }
+}
+
+words! {
+    /// Why a run is parked although nobody paused it and no answer is missing: `run_queue.error_code`.
+    pub enum ParkCode {
+        /// The source is no longer the one that the run was started with.
+        SourceChanged = "workflowSourceChanged",
+        /// The runner ended without advancing the run.
+        NoProgress = "runnerNoProgress",
+        /// The outcome of an effect can't be known.
+        EffectAmbiguous = "effectAmbiguous",
+    }
+}
+
+/// The `error_code` of a run whose workflow could not be loaded; such a run fails.
+pub const LOAD_FAILED: &str = "workflowLoadFailed";
+
+/// The most characters that a stored detail or error keeps.
+pub const DETAIL_LIMIT_CHARS: usize = 8_192;
+
+/// What `runs.status_detail` says while a run waits at a checkpoint.
+pub const WAITING_FOR_CHECKPOINT: &str = "waiting for checkpoint input";
+/// What `runs.status_detail` says while a run waits because of an ambiguous effect.
+pub const WAITING_FOR_REVIEW: &str =
+    "an effect's outcome is unknown; review it, then resume the run";
+/// What `runs.status_detail` says of a paused run.
+pub const PAUSED: &str = "paused";
+
+/// The session of runs that belong to none: headless runs of a program or a command line.
+pub const LOCAL_SESSION: &str = "local";
+
+/// The resource of a run.
+pub fn resource(run: &RunId) -> Resource {
+    Resource::new("run", run.as_str())
+}
+
+/// The id of the request of one attempt. Deterministic, so that a repeat meets its earlier self.
+pub fn request_id(run: &RunId, attempt: &AttemptId) -> String {
+    let canonical = serde_json::json!([run, attempt]).to_string();
+    format!(
+        "request-{}",
+        holdpoint_state::Digest::of(canonical.as_bytes())
+    )
+}
+
+/// The id of the restart child of a run at one of its revisions.
+pub fn restart_run_id(source: &RunId, revision: u64) -> String {
+    let canonical = serde_json::json!([source, revision]).to_string();
+    format!(
+        "restart-{}",
+        holdpoint_state::Digest::of(canonical.as_bytes())
+    )
+}
+
+/// The id of one submission: a repeat of the key is the same submission.
+pub fn submission_id(request: &str, key: &str) -> String {
+    derived_id("submission", &[request, key])
+}
+
+/// The idempotency key of the managed effect of one visit (effects reference, section 3).
+pub fn effect_key(run: &RunId, effect_type: &str, node: &NodeId, visit: u32) -> String {
+    let canonical = serde_json::json!([run, effect_type, node, visit]).to_string();
+    let mut hex = holdpoint_state::Digest::of(canonical.as_bytes()).to_hex();
+    hex.truncate(40);
+    format!("node-{hex}")
+}
+
+/// Cuts a text that is kept only for people.
+pub fn cut(text: &str) -> String {
+    match text.char_indices().nth(DETAIL_LIMIT_CHARS) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(DETAIL_LIMIT_CHARS).chain(['…']).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn derived_ids_follow_the_references() {
+        let run = RunId::new("run-1").unwrap();
+        let node = NodeId::new("build/deploy").unwrap();
+        assert_eq!(
+            effect_key(&run, "preview.deploy", &node, 1),
+            "node-2acb586bb4bdb96c94001dfb398fc50e2bc34e0a"
+        );
+        assert_eq!(restart_run_id(&run, 3), restart_run_id(&run, 3));
+        assert_ne!(restart_run_id(&run, 3), restart_run_id(&run, 4));
+    }
+
+    #[test]
+    fn long_details_are_cut_at_a_character() {
+        let text = "ä".repeat(DETAIL_LIMIT_CHARS + 1);
+        assert_eq!(cut(&text).chars().count(), DETAIL_LIMIT_CHARS + 1);
+        assert!(cut(&text).ends_with('…'));
+        assert_eq!(cut("short"), "short");
+    }
+
+    #[test]
+    fn every_word_reads_back() {
+        for status in RunStatus::ALL {
+            assert_eq!(RunStatus::from_text(status.as_str()), Some(*status));
+        }
+        assert_eq!(RunStatus::from_text("done"), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Every transition of the domain, as data. Printed by `docs/operations.md`, and each has its test.
+//!
+//! States are those of `runs.status`. Where the reference writes several events between which no crash can fall here, one event
+//! stands for them, and its payload says what else it did:
+//!
+//! | event | stands for |
+//! |---|---|
+//! | `run_initialized` | `run.queue_running`, `run_initialized`, `run_started` |
+//! | `node_started` | `node_started`, `node_timeout_set` when the budget is known at the start |
+//! | `checkpoint_requested` | `checkpoint_requested`, `run.queue_parked` |
+//! | `run_completed`, `run_failed`, `run_timed_out`, `run_cancelled` | itself and `run.queue_done`, `run.queue_failed`, `run.queue_cancelled` |
+//!
+//! The queue row and the lease are settled in the transaction of the fact that settles them, so that the domain needs no
+//! `run.park_queue` and `run.settle_queue` effects to bridge a gap.
+//!
+//! Not here: what a transition does to rows (`store`), and what else must hold (`commands`).
+
+use holdpoint_state::{ActorKind, LeaseRule, Operation};
+
+use ActorKind::{Channel, Control, Controller, Host, Human, Policy, Session, System};
+use LeaseRule::{NotRequired, Required, RequiredUnrenewed};
+
+/// Whoever may ask for a run.
+const STARTERS: &[ActorKind] = &[Session, Host, Controller, Channel, Human, Control, System];
+/// Whoever may steer a run from outside.
+const STEERERS: &[ActorKind] = &[Session, Human, Channel, Control, System];
+/// The runner, under its claim.
+const RUNNERS: &[ActorKind] = &[Host, System];
+/// The states of a run that is not over.
+const OPEN: &[&str] = &["queued", "running", "waiting"];
+
+macro_rules! operations {
+    ($($(#[$meta:meta])* $constant:ident = $name:literal, $event:literal, $actors:expr, $lease:expr, $from:expr => $to:expr, $summary:literal;)*) => {
+        $($(#[$meta])* #[doc = $summary] pub const $constant: Operation = Operation {
+            name: $name,
+            event: $event,
+            resource: "run",
+            summary: $summary,
+            actors: $actors,
+            lease: $lease,
+            from: $from,
+            to: $to,
+        };)*
+        /// All of them.
+        pub(crate) const ALL: &[&Operation] = &[$(&$constant),*];
+    };
+}
+
+operations! {
+    START = "run.start", "run.queued", STARTERS, NotRequired, &["none"] => &["queued"],
+        "Reserves a run: everything that it needs is durable before anybody hears of it.";
+    RESTART = "run.restart", "run.queued", STEERERS, NotRequired, &["none"] => &["queued"],
+        "Makes the one restart child of a finished run, with its definition, input and options.";
+    CLAIM = "run.claim", "lease.claimed", RUNNERS, NotRequired, &[] => &[],
+        "Takes the run's lease for a runner; the generation grows by one and a stored queue error is cleared.";
+    INITIALIZE = "run.initialize", "run_initialized", RUNNERS, RequiredUnrenewed, &["queued"] => &["running"],
+        "Begins the execution of a run that was never executed.";
+    PREPARE_RESUME = "run.prepare_resume", "run_resume_prepared", RUNNERS, RequiredUnrenewed, &["running"] => &["running"],
+        "Takes up a run whose runner is gone: an attempt that went on is ended, accepted steps stay.";
+    ACCEPT_INTERACTION = "run.accept_interaction", "interaction_accepted", RUNNERS, RequiredUnrenewed, &["waiting"] => &["running"],
+        "Takes up the attempt that waited for an answer which was accepted.";
+    START_ATTEMPT = "run.start_attempt", "node_started", RUNNERS, Required, &["running"] => &["running"],
+        "Begins an attempt at the node that the accepted route leads to.";
+    SET_TIMEOUT = "run.set_timeout", "node_timeout_set", RUNNERS, Required, &["running"] => &["running"],
+        "Sets the time budget of the present attempt, once.";
+    FINISH_ATTEMPT = "run.finish_attempt", "node_finished", RUNNERS, Required, &["running"] => &["running"],
+        "Ends the present attempt with its output and appends it to the history.";
+    FAIL_ATTEMPT = "run.fail_attempt", "node_failed", RUNNERS, Required, &["running"] => &["running"],
+        "Ends the present attempt without an output and appends it to the history.";
+    WAIT = "run.wait", "checkpoint_requested", RUNNERS, RequiredUnrenewed, &["running"] => &["waiting"],
+        "Parks the run at a checkpoint: request, attempt, run, queue and lease in one transaction.";
+    HAND_OVER = "run.hand_over", "run.queue_parked", RUNNERS, RequiredUnrenewed, OPEN => OPEN,
+        "A runner that stops gives the run back at a durable boundary; whoever comes next goes on.";
+    PARK_AMBIGUOUS = "run.park_ambiguous", "run.effect_ambiguous", RUNNERS, RequiredUnrenewed, &["queued", "running", "waiting"] => &["waiting"],
+        "Parks the run because the outcome of one of its effects can't be known; a person must look.";
+    PARK_SOURCE_CHANGED = "run.park_source_changed", "run.source_changed", RUNNERS, NotRequired, OPEN => OPEN,
+        "Parks the run because its source is no longer the one that it was started with.";
+    PARK_NO_PROGRESS = "run.park_no_progress", "run.worker_no_progress", RUNNERS, RequiredUnrenewed, OPEN => OPEN,
+        "Parks the run because its runner ended without advancing it.";
+    COMPLETE = "run.complete", "run_completed", RUNNERS, RequiredUnrenewed, &["running"] => &["completed"],
+        "Ends the run with the output of its last step.";
+    FAIL = "run.fail", "run_failed", RUNNERS, RequiredUnrenewed, OPEN => &["failed"],
+        "Ends the run with an error.";
+    TIME_OUT = "run.time_out", "run_timed_out", RUNNERS, RequiredUnrenewed, &["running"] => &["timed_out"],
+        "Ends the run because its last attempt spent its time budget and no route catches that.";
+    CANCEL = "run.cancel", "run_cancelled", &[Session, Host, Human, Channel, Control, System, Controller], NotRequired, OPEN => &["cancelled"],
+        "Ends the run because somebody asked for it; wins over every proposal that has not committed.";
+    PAUSE_ACTIVE = "run.pause_active", "run_paused", STEERERS, NotRequired, OPEN => OPEN,
+        "Pauses a run that a runner executes: it is parked and its claim released in one transaction.";
+    PAUSE_PARKED = "run.pause", "run.paused", STEERERS, NotRequired, OPEN => OPEN,
+        "Pauses a parked run that waits for an answer.";
+    RESUME_REQUEST = "run.resume", "run.resumed", STEERERS, NotRequired, &["running", "waiting"] => &["running", "waiting"],
+        "Lets a paused run wait for its answer again.";
+    RESUME = "run.request_resume", "run.resume_requested", STEERERS, NotRequired, OPEN => OPEN,
+        "Makes a paused or parked run eligible again; blocks of the scheduler are cleared.";
+    ANSWER = "run.answer", "interaction_submitted", &[Session, Human, Channel, Control, Policy], NotRequired, &["running", "waiting"] => &["running", "waiting"],
+        "Accepts the answer of a checkpoint; the run becomes eligible, nothing is launched by it.";
+    ACCEPT_DEFINITION = "run.accept_definition", "run.definition_accepted", &[Human, Control], NotRequired, OPEN => OPEN,
+        "Pins a parked run to a changed definition, because a person looked at the difference.";
+}

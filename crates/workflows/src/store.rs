@@ -1,0 +1,9 @@
+//! Writes of the workflows domain: the only rooms with INSERT or UPDATE, on its own tables, and the reads that a command decides
+//! on inside its transaction.
+//!
+//! Not here: whether a change is right (`commands`, `model`), reading for people (`views`), the clock, other I/O.
+
+pub(crate) mod attempts;
+pub(crate) mod queue;
+pub(crate) mod requests;
+pub(crate) mod runs;

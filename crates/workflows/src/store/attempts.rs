@@ -1,0 +1,228 @@
+//! `node_attempts` and `run_steps`.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "store room: may ask Change for SQL"
+)]
+
+use holdpoint_state::clock::UnixMillis;
+use holdpoint_state::records::resources::expect_one;
+use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
+use holdpoint_state::{Change, Digest, StateError};
+
+use crate::id::{AttemptId, NodeId};
+use crate::model::{AttemptStatus, TerminalStatus};
+
+/// An attempt as commands see it.
+#[derive(Debug, Clone)]
+pub(crate) struct AttemptRow {
+    pub(crate) key: i64,
+    pub(crate) attempt_id: AttemptId,
+    pub(crate) node_id: NodeId,
+    pub(crate) node_type: String,
+    pub(crate) status: AttemptStatus,
+    pub(crate) started_at: UnixMillis,
+    pub(crate) finished_at: Option<UnixMillis>,
+    pub(crate) timeout_ms: Option<f64>,
+    pub(crate) output: Option<Digest>,
+    pub(crate) error: Option<Digest>,
+}
+
+fn from_row(row: &Row<'_>) -> Result<AttemptRow, SqlError> {
+    Ok(AttemptRow {
+        key: row.get(0)?,
+        attempt_id: row.get(1)?,
+        node_id: row.get(2)?,
+        node_type: row.get(3)?,
+        status: row.get(4)?,
+        started_at: row.get(5)?,
+        finished_at: row.get(6)?,
+        timeout_ms: row.get(7)?,
+        output: row.get(8)?,
+        error: row.get(9)?,
+    })
+}
+
+/// The attempt that goes on: pending, running or waiting.
+pub(crate) fn active(change: &mut Change<'_>) -> Result<Option<AttemptRow>, StateError> {
+    let key = change.resource_key()?;
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "SELECT attempt_key, attempt_id, node_id, node_type, status, started_at, finished_at, timeout_ms, output_hash,
+                 error_hash
+             FROM node_attempts WHERE run_key = :key AND status IN ('pending', 'running', 'waiting')",
+        )?
+        .query_row(named_params! { ":key": key }, from_row)
+        .optional()?)
+}
+
+/// The attempt of the last accepted step.
+pub(crate) fn last_step(change: &mut Change<'_>) -> Result<Option<AttemptRow>, StateError> {
+    let key = change.resource_key()?;
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "SELECT a.attempt_key, a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.finished_at,
+                 a.timeout_ms, a.output_hash, a.error_hash
+             FROM run_steps s JOIN node_attempts a ON a.attempt_key = s.attempt_key
+             WHERE s.run_key = :key ORDER BY s.step_index DESC LIMIT 1",
+        )?
+        .query_row(named_params! { ":key": key }, from_row)
+        .optional()?)
+}
+
+/// The nodes that the run has been at, with their types.
+pub(crate) fn visited(change: &mut Change<'_>) -> Result<Vec<(String, String)>, StateError> {
+    let key = change.resource_key()?;
+    let sql = change.sql();
+    let mut statement = sql.prepare_cached(
+        "SELECT DISTINCT node_id, node_type FROM node_attempts WHERE run_key = :key ORDER BY node_id",
+    )?;
+    let rows = statement.query_map(named_params! { ":key": key }, |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The bytes of a blob that a row of this domain refers to.
+pub(crate) fn content(change: &mut Change<'_>, hash: Digest) -> Result<Vec<u8>, StateError> {
+    change
+        .sql()
+        .prepare_cached("SELECT content FROM blobs WHERE blob_hash = :hash")?
+        .query_row(named_params! { ":hash": hash }, |row| row.get(0))
+        .optional()?
+        .ok_or_else(|| StateError::Corrupt {
+            what: format!("blob {hash}"),
+            problem: "a row refers to it and it is not there".to_owned(),
+        })
+}
+
+/// What a new attempt says.
+pub(crate) struct NewRow<'a> {
+    pub(crate) attempt_id: &'a AttemptId,
+    pub(crate) node_id: &'a NodeId,
+    pub(crate) node_type: &'a str,
+    pub(crate) timeout_ms: Option<f64>,
+}
+
+/// Begins an attempt of the run of this change.
+pub(crate) fn insert(change: &mut Change<'_>, attempt: &NewRow<'_>) -> Result<(), StateError> {
+    let (key, now) = (change.resource_key()?, change.now());
+    let written = change
+        .sql()
+        .prepare_cached(
+            "INSERT INTO node_attempts (attempt_id, run_key, node_id, attempt_number, node_type, status, started_at, timeout_ms)
+             VALUES (:attempt_id, :key, :node_id,
+                 (SELECT coalesce(max(attempt_number), 0) + 1 FROM node_attempts WHERE run_key = :key AND node_id = :node_id),
+                 :node_type, 'running', :now, :timeout_ms)",
+        )?
+        .execute(named_params! {
+            ":attempt_id": attempt.attempt_id.as_str(), ":key": key, ":node_id": attempt.node_id.as_str(),
+            ":node_type": attempt.node_type, ":now": now, ":timeout_ms": attempt.timeout_ms,
+        })?;
+    expect_one(written, "node_attempts", attempt.attempt_id)
+}
+
+/// Sets the budget of an attempt that has none yet.
+pub(crate) fn set_timeout(
+    change: &mut Change<'_>,
+    attempt: i64,
+    timeout_ms: f64,
+) -> Result<bool, StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE node_attempts SET timeout_ms = :timeout_ms WHERE attempt_key = :attempt AND timeout_ms IS NULL",
+        )?
+        .execute(named_params! { ":attempt": attempt, ":timeout_ms": timeout_ms })?;
+    Ok(written == 1)
+}
+
+/// Leaves one open state of an attempt for another.
+pub(crate) fn set_status(
+    change: &mut Change<'_>,
+    attempt: i64,
+    from: AttemptStatus,
+    to: AttemptStatus,
+) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE node_attempts SET status = :to WHERE attempt_key = :attempt AND status = :from AND finished_at IS NULL",
+        )?
+        .execute(named_params! { ":attempt": attempt, ":from": from, ":to": to })?;
+    expect_one(written, "node_attempts", &attempt)
+}
+
+/// What the end of an attempt says.
+pub(crate) struct Ending {
+    pub(crate) status: AttemptStatus,
+    pub(crate) output: Option<Digest>,
+    pub(crate) receipt: Option<Digest>,
+    pub(crate) error: Option<Digest>,
+    pub(crate) finished_at: UnixMillis,
+}
+
+/// Ends an attempt.
+pub(crate) fn finish(
+    change: &mut Change<'_>,
+    attempt: i64,
+    ending: &Ending,
+) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE node_attempts SET status = :status, output_hash = :output, receipt_hash = :receipt, error_hash = :error,
+                 finished_at = :finished_at
+             WHERE attempt_key = :attempt AND finished_at IS NULL",
+        )?
+        .execute(named_params! {
+            ":attempt": attempt, ":status": ending.status, ":output": ending.output, ":receipt": ending.receipt,
+            ":error": ending.error, ":finished_at": ending.finished_at,
+        })?;
+    expect_one(written, "node_attempts", &attempt)
+}
+
+/// Ends every attempt of the run that is still open; its first error stays.
+pub(crate) fn close_open(
+    change: &mut Change<'_>,
+    status: TerminalStatus,
+    error: Option<Digest>,
+) -> Result<(), StateError> {
+    let (key, now) = (change.resource_key()?, change.now());
+    change
+        .sql()
+        .prepare_cached(
+            "UPDATE node_attempts SET status = :status, error_hash = coalesce(error_hash, :error), finished_at = :now
+             WHERE run_key = :key AND finished_at IS NULL",
+        )?
+        .execute(named_params! {
+            ":key": key, ":status": status.open_attempt(), ":error": error, ":now": now,
+        })?;
+    Ok(())
+}
+
+/// Gives up the attempts that a recovery replaces. Returns how many there were.
+pub(crate) fn replace_open(change: &mut Change<'_>) -> Result<usize, StateError> {
+    let (key, now) = (change.resource_key()?, change.now());
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "UPDATE node_attempts SET status = 'cancelled', finished_at = :now
+             WHERE run_key = :key AND finished_at IS NULL",
+        )?
+        .execute(named_params! { ":key": key, ":now": now })?)
+}
+
+/// Appends a finished attempt to the history of the run and returns its index.
+pub(crate) fn append_step(change: &mut Change<'_>, attempt: i64) -> Result<i64, StateError> {
+    let key = change.resource_key()?;
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "INSERT INTO run_steps (run_key, step_index, attempt_key)
+             VALUES (:key, (SELECT coalesce(max(step_index), -1) + 1 FROM run_steps WHERE run_key = :key), :attempt)
+             RETURNING step_index",
+        )?
+        .query_row(named_params! { ":key": key, ":attempt": attempt }, |row| row.get(0))?)
+}

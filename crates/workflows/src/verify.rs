@@ -1,0 +1,94 @@
+//! What must hold for the rows of this domain at every commit: the checks of the workflows reference, section 11, and those of
+//! the effects reference that concern runs. Each is one SELECT that names the rows that break it.
+//!
+//! The reference excuses a terminal run whose queue a pending `run.settle_queue` effect will settle. Here both are one
+//! transaction, so that there is nothing to excuse. A run parked for an ambiguous effect waits without a request; that is the
+//! one exception of `waitingRequest`, and `X17a` sees that such an effect exists or was resolved.
+
+use holdpoint_state::schema::Invariant;
+
+/// All invariants of the domain.
+pub(crate) const INVARIANTS: &[Invariant] = &[
+    Invariant {
+        name: "queueState",
+        summary: "A run is over exactly when its queue row is settled, and in the way that its status says.",
+        violations: "SELECT r.run_id FROM runs r LEFT JOIN run_queue q ON q.run_key = r.resource_key
+             WHERE (r.finished_at IS NOT NULL OR q.status IN ('done', 'failed', 'cancelled'))
+                 AND (r.status, q.status) NOT IN (VALUES ('completed', 'done'), ('failed', 'failed'),
+                     ('timed_out', 'failed'), ('cancelled', 'cancelled'))",
+    },
+    Invariant {
+        name: "waitingRequest",
+        summary: "A waiting run has a pending request or an accepted answer that is not used yet, unless it waits for the review \
+                  of an effect.",
+        violations: "SELECT r.run_id FROM runs r JOIN run_queue k ON k.run_key = r.resource_key
+             WHERE r.status = 'waiting' AND k.error_code IS NOT 'effectAmbiguous' AND NOT EXISTS (
+                 SELECT 1 FROM interactive_requests q WHERE q.run_key = r.resource_key
+                     AND (q.status = 'pending' OR (q.status = 'settled' AND q.consumed_at IS NULL)))",
+    },
+    Invariant {
+        name: "pendingRequest",
+        summary: "A pending request belongs to an open attempt of its own run, and the run goes on.",
+        violations: "SELECT r.run_id FROM interactive_requests q
+             JOIN runs r ON r.resource_key = q.run_key
+             JOIN node_attempts a ON a.attempt_key = q.attempt_key
+             WHERE q.status = 'pending' AND (a.run_key <> q.run_key
+                 OR a.status NOT IN ('pending', 'running', 'waiting', 'interrupted')
+                 OR r.status NOT IN ('running', 'waiting'))",
+    },
+    Invariant {
+        name: "acceptedRequest",
+        summary: "A settled request names an accepted submission of its own.",
+        violations: "SELECT r.run_id FROM interactive_requests q JOIN runs r ON r.resource_key = q.run_key
+             WHERE q.status = 'settled' AND NOT EXISTS (
+                 SELECT 1 FROM interactive_submissions s WHERE s.submission_id = q.accepted_submission_id
+                     AND s.request_key = q.request_key AND s.outcome = 'accepted')",
+    },
+    Invariant {
+        name: "nothingOpen",
+        summary: "Nothing stays open under a run that is over: attempts, requests, candidate answers, its lease.",
+        violations: "SELECT r.run_id FROM runs r WHERE r.finished_at IS NOT NULL AND (
+                 EXISTS (SELECT 1 FROM node_attempts a WHERE a.run_key = r.resource_key AND a.finished_at IS NULL)
+                 OR EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = r.resource_key
+                     AND (q.status = 'pending' OR (q.status = 'settled' AND q.consumed_at IS NULL)))
+                 OR EXISTS (SELECT 1 FROM interactive_requests q JOIN interactive_submissions s ON s.request_key = q.request_key
+                     WHERE q.run_key = r.resource_key AND s.outcome = 'validating')
+                 OR EXISTS (SELECT 1 FROM leases l WHERE l.resource_key = r.resource_key AND l.owner_id IS NOT NULL))",
+    },
+    Invariant {
+        name: "contiguousSteps",
+        summary: "The steps of a run are numbered from 0 without a gap, and each is a finished attempt of that run.",
+        violations: "SELECT r.run_id FROM runs r WHERE EXISTS (
+                 SELECT 1 FROM run_steps s WHERE s.run_key = r.resource_key
+                 GROUP BY s.run_key HAVING count(*) <> max(s.step_index) + 1)
+             OR EXISTS (SELECT 1 FROM run_steps s JOIN node_attempts a ON a.attempt_key = s.attempt_key
+                 WHERE s.run_key = r.resource_key AND (a.run_key <> s.run_key OR a.finished_at IS NULL))",
+    },
+    Invariant {
+        name: "pausedIsParked",
+        summary: "Nobody holds a paused run: it is parked and its lease is free or expired.",
+        violations: "SELECT r.run_id FROM runs r JOIN run_queue q ON q.run_key = r.resource_key
+             LEFT JOIN leases l ON l.resource_key = r.resource_key
+             WHERE r.paused = 1 AND (q.status <> 'parked' OR l.owner_id IS NOT NULL)",
+    },
+    Invariant {
+        name: "X14",
+        summary: "A run that is over has no effect still to do.",
+        violations: "SELECT r.run_id FROM effects e JOIN runs r ON r.resource_key = e.source_key
+             WHERE r.finished_at IS NOT NULL AND e.status IN ('pending', 'applying')",
+    },
+    Invariant {
+        name: "X16",
+        summary: "An open run is not scheduled while one of its effects is ambiguous.",
+        violations: "SELECT r.run_id FROM runs r JOIN run_queue q ON q.run_key = r.resource_key
+             JOIN effects e ON e.source_key = r.resource_key
+             WHERE e.status = 'ambiguous' AND q.status IN ('queued', 'starting', 'running') AND r.finished_at IS NULL",
+    },
+    Invariant {
+        name: "X17a",
+        summary: "A run that is parked for an ambiguous effect has, or had, an effect.",
+        violations: "SELECT r.run_id FROM runs r JOIN run_queue q ON q.run_key = r.resource_key
+             WHERE q.error_code = 'effectAmbiguous' AND q.status = 'parked'
+                 AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key)",
+    },
+];

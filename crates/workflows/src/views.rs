@@ -1,0 +1,40 @@
+//! What readers see: pure projections of committed rows. SELECT only; nothing is repaired, stored or cached here.
+//!
+//! Every surface shows the status that [`display_status`] gives; none has a second reducer.
+
+mod display;
+mod due;
+mod explain;
+mod list;
+mod run;
+
+pub use display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
+pub(crate) use due::due;
+pub use explain::{Explanation, Holder, explain};
+pub use list::{Filter, Page, RunSummary, list};
+pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load};
+pub use run::{RequestView, RunView, SourceView, StepView, run};
+
+use holdpoint_state::sql::Row;
+use serde_json::Value;
+
+/// Stored JSON of a column, if there is any. What can't be read is shown as such and breaks nothing.
+fn json_column(
+    row: &Row<'_>,
+    index: usize,
+) -> Result<Option<Value>, holdpoint_state::sql::SqlError> {
+    let bytes: Option<Vec<u8>> = row.get(index)?;
+    Ok(bytes.map(|bytes| {
+        serde_json::from_slice(&bytes)
+            .unwrap_or_else(|error| serde_json::json!({ "undecodable": error.to_string() }))
+    }))
+}
+
+/// Stored text of a blob column.
+fn text_column(
+    row: &Row<'_>,
+    index: usize,
+) -> Result<Option<String>, holdpoint_state::sql::SqlError> {
+    let bytes: Option<Vec<u8>> = row.get(index)?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}

@@ -1,0 +1,60 @@
+//! What a scheduler could take up now, in its order. Finding a run gives no right to it.
+
+use holdpoint_state::clock::UnixMillis;
+use holdpoint_state::sql::named_params;
+use holdpoint_state::{Snapshot, StateError};
+
+use crate::id::RunId;
+
+/// Runs that nobody owns and nothing holds back: accepted answers first, then new and resumable work by its due time, then
+/// parked runs whose runner was lost.
+pub(crate) fn due(
+    snapshot: &Snapshot<'_>,
+    now: UnixMillis,
+    limit: usize,
+) -> Result<Vec<RunId>, StateError> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let queries = [
+        "SELECT r.run_id
+         FROM interactive_requests q
+         JOIN runs r ON r.resource_key = q.run_key
+         JOIN run_queue k ON k.run_key = q.run_key
+         LEFT JOIN leases l ON l.resource_key = q.run_key
+         WHERE q.status = 'settled' AND q.consumed_at IS NULL AND r.paused = 0 AND r.finished_at IS NULL
+             AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now)
+         ORDER BY q.settled_at, q.run_key LIMIT :limit",
+        "SELECT r.run_id
+         FROM run_queue k
+         JOIN runs r ON r.resource_key = k.run_key
+         LEFT JOIN leases l ON l.resource_key = k.run_key
+         WHERE k.status IN ('queued', 'starting', 'running') AND k.available_at <= :now AND k.error_code IS NULL
+             AND r.paused = 0 AND (l.expires_at IS NULL OR l.expires_at <= :now)
+             AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
+         ORDER BY k.available_at, k.run_key LIMIT :limit",
+        "SELECT r.run_id
+         FROM runs r
+         JOIN run_queue k ON k.run_key = r.resource_key
+         LEFT JOIN leases l ON l.resource_key = r.resource_key
+         WHERE r.status IN ('queued', 'running') AND r.paused = 0 AND k.status = 'parked' AND k.available_at <= :now
+             AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now)
+             AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
+         ORDER BY r.resource_key LIMIT :limit",
+    ];
+    let mut runs: Vec<RunId> = Vec::new();
+    let sql = snapshot.sql();
+    for query in queries {
+        let mut statement = sql.prepare_cached(query)?;
+        let rows = statement.query_map(named_params! { ":now": now, ":limit": limit }, |row| {
+            row.get::<_, RunId>(0)
+        })?;
+        for row in rows {
+            // A row that this program can't read is nobody's work here; `list` shows it as such.
+            if let Ok(run) = row
+                && !runs.contains(&run)
+            {
+                runs.push(run);
+            }
+        }
+    }
+    Ok(runs)
+}

@@ -1,0 +1,475 @@
+//! One run, whole: for people, and for the engine that takes it up.
+
+use std::collections::BTreeMap;
+
+use holdpoint_state::clock::UnixMillis;
+use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
+use holdpoint_state::{Digest, Snapshot, StateError};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
+use super::{json_column, text_column};
+use crate::definition::SourceIdentity;
+use crate::error::WorkflowError;
+use crate::id::{AttemptId, NodeId, RunId};
+use crate::model::{
+    AttemptStatus, ExecutionMode, QueueStatus, RequestKind, RequestStatus, RunStatus,
+};
+use crate::routing::{self, NodeOutcome, NodeResult};
+
+/// Where a run's definition came from, as far as it is public.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceView {
+    /// `file` or `builtin`.
+    pub source_type: String,
+    /// The path or the id.
+    pub reference: String,
+    /// The digest of the file, or the revision.
+    pub revision: String,
+}
+
+/// One accepted step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepView {
+    /// Its place in the history, from 0.
+    pub index: i64,
+    /// How it ended.
+    #[serde(flatten)]
+    pub result: NodeResult,
+    /// What a shell, a function or an effect left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Value>,
+}
+
+/// What a run asks, or asked last.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestView {
+    /// The request.
+    pub request_id: String,
+    /// Who must answer.
+    pub kind: RequestKind,
+    /// Where it stands.
+    pub status: RequestStatus,
+    /// Its revision, for an answer that must not meet a later state.
+    pub revision: u64,
+    /// The node that asks.
+    pub node_id: NodeId,
+    /// What is asked.
+    pub contract: Value,
+    /// When it was asked.
+    pub created_at: UnixMillis,
+}
+
+/// A run as readers see it (`pi-workflows.run-state.v1`), with its display status and controls.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunView {
+    /// The run.
+    pub run_id: RunId,
+    /// The name of its workflow.
+    pub workflow_name: String,
+    /// The reference by which it was started.
+    pub workflow_ref: String,
+    /// `sha256:` and the digest of its definition.
+    pub definition_digest: String,
+    /// Its source; none for a definition that a program brought.
+    pub source: Option<SourceView>,
+    /// Its title.
+    pub run_title: Option<String>,
+    /// Its status.
+    pub status: RunStatus,
+    /// The status word for people.
+    pub display_status: DisplayStatus,
+    /// Whether somebody paused it.
+    pub paused: bool,
+    /// What it is at.
+    pub status_detail: Option<String>,
+    /// What can be done with it now.
+    pub controls: Vec<Control>,
+    /// Who executes it.
+    pub execution_mode: ExecutionMode,
+    /// The state of its queue row.
+    pub queue_status: QueueStatus,
+    /// Why it is parked or failed, as a code.
+    pub error_code: Option<String>,
+    /// The resource's revision, which commands take.
+    pub run_revision: u64,
+    /// Its input.
+    pub input: Value,
+    /// The latest output of each node whose latest visit ended well.
+    pub outputs: BTreeMap<NodeId, Value>,
+    /// The latest result of each node.
+    pub results: BTreeMap<NodeId, NodeResult>,
+    /// Its history.
+    pub steps: Vec<StepView>,
+    /// The node that is executed now.
+    pub current_node: Option<NodeId>,
+    /// The attempt that goes on now.
+    pub current_attempt_id: Option<AttemptId>,
+    /// The node that it waits at.
+    pub waiting_on: Option<NodeId>,
+    /// What it asks.
+    pub request: Option<RequestView>,
+    /// Its output.
+    pub final_output: Option<Value>,
+    /// Its error.
+    pub error: Option<String>,
+    /// How many of its effects nobody knows the outcome of.
+    pub ambiguous_effects: u64,
+    /// The run that it restarts.
+    pub parent_run_id: Option<RunId>,
+    /// The first run of its tree.
+    pub root_run_id: RunId,
+    /// How often the tree was restarted before it.
+    pub restart_number: u64,
+    /// When it was reserved.
+    pub created_at: UnixMillis,
+    /// When it was first executed.
+    pub started_at: Option<UnixMillis>,
+    /// When it last changed.
+    pub updated_at: UnixMillis,
+    /// When it ended.
+    pub finished_at: Option<UnixMillis>,
+}
+
+/// A run at the instant of the snapshot; `now` decides whether its lease is live.
+///
+/// # Errors
+///
+/// Those of the database. A missing run is `None`.
+pub fn run(
+    snapshot: &Snapshot<'_>,
+    id: &RunId,
+    now: UnixMillis,
+) -> Result<Option<RunView>, WorkflowError> {
+    let Some((mut view, key, active, restarts)) = head(snapshot, id, now)? else {
+        return Ok(None);
+    };
+    for (result, receipt) in steps(snapshot, key)? {
+        let index = i64::try_from(view.steps.len()).unwrap_or(i64::MAX);
+        view.steps.push(StepView {
+            index,
+            result: result.clone(),
+            receipt,
+        });
+        routing::apply(&mut view.outputs, &mut view.results, result);
+    }
+    view.request = request(snapshot, key)?;
+    if let Some(attempt) = open_attempt(snapshot, key)? {
+        if view.status == RunStatus::Running {
+            view.current_node = Some(attempt.node_id.clone());
+        }
+        if view.status == RunStatus::Waiting {
+            view.waiting_on = Some(attempt.node_id);
+        }
+        view.current_attempt_id = Some(attempt.attempt_id);
+    } else if view.status == RunStatus::Waiting {
+        view.waiting_on = view.steps.last().map(|step| step.result.node_id.clone());
+    }
+    let asks = view
+        .request
+        .as_ref()
+        .filter(|request| request.status == RequestStatus::Pending)
+        .map(|request| request.kind);
+    let facts = DisplayFacts {
+        status: view.status,
+        paused: view.paused,
+        ambiguous: 0 < view.ambiguous_effects,
+        asks,
+        active,
+        parked: view.queue_status == QueueStatus::Parked,
+        restartable: view.status.is_terminal() && restarts && view.queue_status.is_settled(),
+    };
+    view.display_status = display_status(&facts);
+    view.controls = controls(&facts);
+    Ok(Some(view))
+}
+
+/// The rows that there is one of.
+fn head(
+    snapshot: &Snapshot<'_>,
+    id: &RunId,
+    now: UnixMillis,
+) -> Result<Option<(RunView, i64, bool, bool)>, WorkflowError> {
+    let read = |row: &Row<'_>| -> Result<(RunView, i64, bool, bool), SqlError> {
+        let source_type: String = row.get(22)?;
+        let reference: String = row.get(23)?;
+        let revision: String = row.get(24)?;
+        let public = SourceIdentity::from_parts(&source_type, &reference, &revision)
+            .map_or(true, |source| source.is_public());
+        let view = RunView {
+            run_id: row.get(1)?,
+            workflow_name: row.get(2)?,
+            workflow_ref: row.get(3)?,
+            definition_digest: format!("sha256:{}", row.get::<_, Digest>(4)?),
+            source: public.then_some(SourceView {
+                source_type,
+                reference,
+                revision,
+            }),
+            run_title: row.get(5)?,
+            status: row.get(6)?,
+            display_status: DisplayStatus::Queued,
+            paused: row.get(7)?,
+            status_detail: row.get(8)?,
+            controls: Vec::new(),
+            execution_mode: row.get(9)?,
+            queue_status: row.get(10)?,
+            error_code: row.get(11)?,
+            run_revision: row.get::<_, i64>(12)?.unsigned_abs(),
+            input: json_column(row, 13)?.unwrap_or(Value::Null),
+            outputs: BTreeMap::new(),
+            results: BTreeMap::new(),
+            steps: Vec::new(),
+            current_node: None,
+            current_attempt_id: None,
+            waiting_on: None,
+            request: None,
+            final_output: json_column(row, 14)?,
+            error: text_column(row, 15)?,
+            ambiguous_effects: row.get::<_, i64>(16)?.unsigned_abs(),
+            parent_run_id: row.get(17)?,
+            root_run_id: row.get(18)?,
+            restart_number: row.get::<_, i64>(19)?.unsigned_abs(),
+            created_at: row.get(20)?,
+            started_at: row.get(21)?,
+            updated_at: row.get(25)?,
+            finished_at: row.get(26)?,
+        };
+        let expires_at: Option<UnixMillis> = row.get(27)?;
+        let open_effects: i64 = row.get(28)?;
+        let restarted: bool = row.get(29)?;
+        Ok((
+            view,
+            row.get(0)?,
+            expires_at.is_some_and(|at| now < at),
+            open_effects == 0 && !restarted,
+        ))
+    };
+    Ok(snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT r.resource_key, r.run_id, d.workflow_name, r.workflow_ref, r.definition_digest, r.title, r.status, r.paused,
+                 r.status_detail, b.execution_mode, q.status, q.error_code, s.revision, input.content, output.content,
+                 coalesce(error.content, queue_error.content),
+                 (SELECT count(*) FROM effects e WHERE e.source_key = r.resource_key AND e.status = 'ambiguous'),
+                 parent.run_id, root.run_id, r.restart_number, r.created_at, q.started_at,
+                 w.source_type, w.source_ref, w.source_revision, s.updated_at, r.finished_at, l.expires_at,
+                 (SELECT count(*) FROM effects e WHERE e.source_key = r.resource_key
+                     AND e.status IN ('pending', 'applying', 'ambiguous')),
+                 EXISTS (SELECT 1 FROM runs child WHERE child.parent_key = r.resource_key AND child.lineage_kind = 'restart')
+             FROM runs r
+             JOIN resources s ON s.resource_key = r.resource_key
+             JOIN workflow_definitions d ON d.definition_digest = r.definition_digest
+             JOIN run_bindings b ON b.run_key = r.resource_key
+             JOIN run_queue q ON q.run_key = r.resource_key
+             JOIN run_sources w ON w.run_key = r.resource_key AND w.mount_path = ''
+             JOIN runs root ON root.resource_key = r.root_key
+             LEFT JOIN runs parent ON parent.resource_key = r.parent_key
+             LEFT JOIN leases l ON l.resource_key = r.resource_key
+             LEFT JOIN blobs input ON input.blob_hash = r.input_hash
+             LEFT JOIN blobs output ON output.blob_hash = r.final_output_hash
+             LEFT JOIN blobs error ON error.blob_hash = r.error_hash
+             LEFT JOIN blobs queue_error ON queue_error.blob_hash = q.error_hash
+             WHERE r.run_id = :run_id",
+        )?
+        .query_row(named_params! { ":run_id": id }, read)
+        .optional()
+        .map_err(StateError::from)?)
+}
+
+/// The history of a run: results and receipts in order.
+fn steps(
+    snapshot: &Snapshot<'_>,
+    run: i64,
+) -> Result<Vec<(NodeResult, Option<Value>)>, StateError> {
+    let sql = snapshot.sql();
+    let mut statement = sql.prepare_cached(
+        "SELECT a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.finished_at, output.content, error.content,
+             receipt.content
+         FROM run_steps s
+         JOIN node_attempts a ON a.attempt_key = s.attempt_key
+         LEFT JOIN blobs output ON output.blob_hash = a.output_hash
+         LEFT JOIN blobs error ON error.blob_hash = a.error_hash
+         LEFT JOIN blobs receipt ON receipt.blob_hash = a.receipt_hash
+         WHERE s.run_key = :run ORDER BY s.step_index",
+    )?;
+    let rows = statement.query_map(named_params! { ":run": run }, |row| {
+        let started_at: UnixMillis = row.get(4)?;
+        let finished_at: UnixMillis = row.get::<_, Option<_>>(5)?.unwrap_or(started_at);
+        let status: AttemptStatus = row.get(3)?;
+        let result = NodeResult {
+            attempt_id: row.get(0)?,
+            node_id: row.get(1)?,
+            node_type: row.get(2)?,
+            outcome: status.outcome().unwrap_or(NodeOutcome::Cancelled),
+            started_at: started_at.0,
+            finished_at: finished_at.0,
+            duration_ms: finished_at.since(started_at),
+            output: json_column(row, 6)?,
+            error: text_column(row, 7)?,
+        };
+        Ok((result, json_column(row, 8)?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The pending request of a run, or its latest one.
+fn request(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<RequestView>, StateError> {
+    Ok(snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT q.request_id, q.kind, q.status, q.revision, a.node_id, contract.content, q.created_at
+             FROM interactive_requests q
+             JOIN node_attempts a ON a.attempt_key = q.attempt_key
+             LEFT JOIN blobs contract ON contract.blob_hash = q.contract_hash
+             WHERE q.run_key = :run ORDER BY q.status = 'pending' DESC, q.request_key DESC LIMIT 1",
+        )?
+        .query_row(named_params! { ":run": run }, |row| {
+            Ok(RequestView {
+                request_id: row.get(0)?,
+                kind: row.get(1)?,
+                status: row.get(2)?,
+                revision: row.get::<_, i64>(3)?.unsigned_abs(),
+                node_id: row.get(4)?,
+                contract: json_column(row, 5)?.unwrap_or(Value::Null),
+                created_at: row.get(6)?,
+            })
+        })
+        .optional()?)
+}
+
+/// An attempt that is not over.
+#[derive(Debug, Clone)]
+pub(crate) struct OpenAttempt {
+    pub(crate) attempt_id: AttemptId,
+    pub(crate) node_id: NodeId,
+    pub(crate) node_type: String,
+    pub(crate) started_at: UnixMillis,
+}
+
+fn open_attempt(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<OpenAttempt>, StateError> {
+    Ok(snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT attempt_id, node_id, node_type, started_at FROM node_attempts
+             WHERE run_key = :run AND status IN ('pending', 'running', 'waiting')",
+        )?
+        .query_row(named_params! { ":run": run }, |row| {
+            Ok(OpenAttempt {
+                attempt_id: row.get(0)?,
+                node_id: row.get(1)?,
+                node_type: row.get(2)?,
+                started_at: row.get(3)?,
+            })
+        })
+        .optional()?)
+}
+
+/// A run as the engine takes it up: everything that its next move depends on, at one revision.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadedRun {
+    pub(crate) run_id: RunId,
+    pub(crate) revision: u64,
+    pub(crate) status: RunStatus,
+    pub(crate) workflow_ref: String,
+    pub(crate) source: SourceIdentity,
+    pub(crate) definition_digest: Digest,
+    pub(crate) input: Value,
+    pub(crate) history: Vec<NodeResult>,
+    pub(crate) attempt: Option<OpenAttempt>,
+    /// The accepted answer that the open attempt has not used yet.
+    pub(crate) answer: Option<Value>,
+    /// Whether an effect of the run was ever reserved.
+    pub(crate) has_effects: bool,
+}
+
+/// Loads a run for the engine.
+pub(crate) fn load(
+    snapshot: &Snapshot<'_>,
+    id: &RunId,
+) -> Result<Option<LoadedRun>, WorkflowError> {
+    let sql = snapshot.sql();
+    let head = sql
+        .prepare_cached(
+            "SELECT r.resource_key, s.revision, r.status, r.workflow_ref, w.source_type, w.source_ref, w.source_revision,
+                 r.definition_digest, input.content,
+                 EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key)
+             FROM runs r
+             JOIN resources s ON s.resource_key = r.resource_key
+             JOIN run_sources w ON w.run_key = r.resource_key AND w.mount_path = ''
+             JOIN blobs input ON input.blob_hash = r.input_hash
+             WHERE r.run_id = :run_id",
+        )?
+        .query_row(named_params! { ":run_id": id }, |row| {
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get::<_, i64>(1)?.unsigned_abs(),
+                row.get::<_, RunStatus>(2)?,
+                row.get::<_, String>(3)?,
+                (row.get::<_, String>(4)?, row.get::<_, String>(5)?, row.get::<_, String>(6)?),
+                row.get::<_, Digest>(7)?,
+                row.get::<_, Vec<u8>>(8)?,
+                row.get::<_, bool>(9)?,
+            ))
+        })
+        .optional()
+        .map_err(StateError::from)?;
+    let Some((key, revision, status, workflow_ref, source, definition_digest, input, has_effects)) =
+        head
+    else {
+        return Ok(None);
+    };
+    let input = serde_json::from_slice(&input).map_err(|error| StateError::Corrupt {
+        what: format!("the input of run {id}"),
+        problem: error.to_string(),
+    })?;
+    let answer = sql
+        .prepare_cached(
+            "SELECT payload.content
+             FROM interactive_requests q
+             JOIN interactive_submissions s ON s.submission_id = q.accepted_submission_id
+             JOIN blobs payload ON payload.blob_hash = s.payload_hash
+             WHERE q.run_key = :run AND q.status = 'settled' AND q.consumed_at IS NULL",
+        )?
+        .query_row(named_params! { ":run": key }, |row| json_column(row, 0))
+        .optional()
+        .map_err(StateError::from)?
+        .flatten();
+    Ok(Some(LoadedRun {
+        run_id: id.clone(),
+        revision,
+        status,
+        workflow_ref,
+        source: SourceIdentity::from_parts(&source.0, &source.1, &source.2)?,
+        definition_digest,
+        input,
+        history: steps(snapshot, key)?
+            .into_iter()
+            .map(|(result, _)| result)
+            .collect(),
+        attempt: open_attempt(snapshot, key)?,
+        answer,
+        has_effects,
+    }))
+}
+
+/// The stored snapshot of a definition.
+pub(crate) fn definition_snapshot(
+    snapshot: &Snapshot<'_>,
+    digest: Digest,
+) -> Result<Option<Value>, StateError> {
+    Ok(snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT b.content FROM workflow_definitions d JOIN blobs b ON b.blob_hash = d.definition_hash
+             WHERE d.definition_digest = :digest",
+        )?
+        .query_row(named_params! { ":digest": digest }, |row| json_column(row, 0))
+        .optional()?
+        .flatten())
+}
