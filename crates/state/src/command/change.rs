@@ -110,6 +110,8 @@ impl Around<'_> {
 pub struct Sql<'a> {
     connection: &'a Connection,
     guard: Option<(&'a StatementGuard, usize)>,
+    /// The process that opened the connection, when this is another one, forked from it.
+    opened_by: Option<u32>,
 }
 
 impl<'a> Sql<'a> {
@@ -121,6 +123,7 @@ impl<'a> Sql<'a> {
         Self {
             connection,
             guard: Some((guard, domain)),
+            opened_by: None,
         }
     }
 
@@ -128,6 +131,15 @@ impl<'a> Sql<'a> {
         Self {
             connection,
             guard: None,
+            opened_by: None,
+        }
+    }
+
+    /// In a forked child: nothing is prepared on the parent's connection.
+    pub(crate) fn forked(connection: &'a Connection, opened_by: u32) -> Self {
+        Self {
+            opened_by: Some(opened_by),
+            ..Self::reading(connection)
         }
     }
 
@@ -136,8 +148,11 @@ impl<'a> Sql<'a> {
     /// # Errors
     ///
     /// [`StateError::StatementDenied`] when the statement writes a table of another domain, or is no `SELECT`, `INSERT`,
-    /// `UPDATE` or `DELETE`.
+    /// `UPDATE` or `DELETE`. [`StateError::Forked`] in a child of the process that opened the database.
     pub fn prepare_cached(&self, sql: &'static str) -> Result<CachedStatement<'a>, StateError> {
+        if let Some(opened_by) = self.opened_by {
+            return Err(StateError::Forked { opened_by });
+        }
         match self.guard {
             Some((guard, domain)) => guard.prepare(self.connection, domain, sql),
             None => prepare_reading(self.connection, sql),

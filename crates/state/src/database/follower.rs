@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::{Shared, open};
+use super::Shared;
 use crate::command::Sql;
 use crate::error::StateError;
 use crate::records::events::{self, Event};
@@ -43,7 +43,7 @@ pub struct EventFollower {
 
 impl EventFollower {
     pub(super) fn new(shared: Arc<Shared>, after_seq: i64) -> Result<Self, StateError> {
-        let connection = open::reader(&shared.path, shared.options.busy_timeout_ms)?;
+        let connection = shared.readers.connect()?;
         Ok(Self {
             shared,
             connection: Some(connection),
@@ -93,7 +93,15 @@ impl EventFollower {
         if self.exhausted_at == Some(version) {
             return Ok(Vec::new());
         }
-        let events = events::list_after(&Sql::reading(connection), self.after_seq, BATCH_EVENTS)?;
+        // One transaction, so that the events are read from the very store that is checked.
+        connection.execute_batch("BEGIN DEFERRED")?;
+        let events = self.shared.readers.check(connection).and_then(|()| {
+            events::list_after(&Sql::reading(connection), self.after_seq, BATCH_EVENTS)
+        });
+        // A read has nothing to undo; the first error is the one that counts.
+        let ended = connection.execute_batch("ROLLBACK");
+        let events = events?;
+        ended?;
         match events.last() {
             Some(last) => self.after_seq = last.seq,
             None => self.exhausted_at = Some(version),

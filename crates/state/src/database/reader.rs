@@ -43,11 +43,21 @@ impl ReaderPool {
         }
     }
 
+    /// A connection of its own for who reads for long.
+    pub(super) fn connect(&self) -> Result<Connection, StateError> {
+        self.stamp.reader(self.busy_timeout_ms)
+    }
+
+    /// Whether what `connection` reads is still the store that was verified.
+    pub(super) fn check(&self, connection: &Connection) -> Result<(), StateError> {
+        self.stamp.check_reader(connection)
+    }
+
     pub(super) fn snapshot<'a>(&'a self, shared: &'a Shared) -> Result<Snapshot<'a>, StateError> {
         let connection = self.take()?;
         connection.execute_batch("BEGIN DEFERRED")?;
         // The first read: it fixes the snapshot, and finds a file or a schema that was changed since.
-        self.stamp.check_reader(&connection)?;
+        self.check(&connection)?;
         let mut state = self.lock();
         let number = state.next_number;
         state.next_number += 1;
@@ -88,7 +98,7 @@ impl ReaderPool {
         let pooled = self.lock().idle.pop();
         match pooled {
             Some(connection) => Ok(connection),
-            None => self.stamp.reader(self.busy_timeout_ms),
+            None => self.connect(),
         }
     }
 
@@ -117,7 +127,10 @@ pub struct Snapshot<'a> {
 impl Snapshot<'_> {
     /// Statements that read. SQLite refuses everything else (`query_only`).
     pub fn sql(&self) -> Sql<'_> {
-        Sql::reading(self.connection())
+        match self.shared.check_process() {
+            Ok(()) => Sql::reading(self.connection()),
+            Err(_) => Sql::forked(self.connection(), self.shared.opened_by),
+        }
     }
 
     /// The connection itself, for the rooms of this crate that read by other means than statements.

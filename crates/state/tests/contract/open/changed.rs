@@ -3,7 +3,7 @@
 use std::fs;
 
 use holdpoint_state::testing::counter;
-use holdpoint_state::{Database, Refusal};
+use holdpoint_state::{Actor, Command, Database, Receipt, Refusal, StateError};
 use rusqlite::Connection;
 
 use super::{Home, options, refusal};
@@ -18,6 +18,11 @@ fn refused(db: &Database) -> Refusal {
     let found = refusal(counter::add(db, "a", 1));
     let reading = refusal(db.snapshot());
     assert_eq!(found.to_string(), reading.to_string());
+    let following = refusal(
+        db.follow_events(0)
+            .and_then(|mut follower| follower.next_batch(0)),
+    );
+    assert_eq!(found.to_string(), following.to_string());
     found
 }
 
@@ -75,6 +80,30 @@ fn a_replaced_or_removed_file_is_noticed_and_not_written() {
     fs::remove_file(home.path()).unwrap();
     assert!(matches!(refused(&db), Refusal::Replaced));
     assert!(!home.path().exists());
+}
+
+/// A command takes the write lock before it reads, so that it waits there instead of failing later, and fails as a whole.
+#[test]
+fn case_001_a_command_waits_for_the_write_lock_before_it_reads() {
+    let home = Home::with_store();
+    let db = opened(&home);
+    let other = Connection::open(home.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let command = Command::new(&counter::ADD, counter::resource("a")).by(Actor::system());
+    let blocked: Result<Receipt<i64>, _> = db.commit(command, |_| {
+        unreachable!("the body ran without the write lock");
+    });
+    assert!(
+        matches!(blocked, Err(StateError::Busy { .. })),
+        "{blocked:?}"
+    );
+    // Readers are not blocked, and see nothing of it.
+    assert_eq!(
+        counter::value(&db.snapshot().unwrap(), "a").unwrap(),
+        Some(0)
+    );
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(counter::add(&db, "a", 1).unwrap().value, 1);
 }
 
 /// Every connection waits as long as the settings say, readers too.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fork::{Fork, fork, waitpid};
 use holdpoint_state::testing::counter;
-use holdpoint_state::{Database, StateError};
+use holdpoint_state::{Database, Snapshot, StateError};
 
 use super::Home;
 use super::race::{Crew, work};
@@ -31,7 +31,7 @@ fn child_that_forks() {
         let before = stats(path);
         match fork().unwrap() {
             Fork::Child => {
-                let failed = in_forked_child(path, &db);
+                let failed = in_forked_child(path, &db, &snapshot);
                 drop(snapshot);
                 drop(db);
                 // No unwinding and no harness: the status tells the parent which check failed.
@@ -67,11 +67,12 @@ fn stats(path: &Path) -> BTreeMap<PathBuf, (u64, u64, i64, i64)> {
 }
 
 /// The number of the first check that fails, or 0.
-fn in_forked_child(path: &Path, db: &Database) -> i32 {
+fn in_forked_child(path: &Path, db: &Database, snapshot: &Snapshot<'_>) -> i32 {
     let forked = |result: Result<(), StateError>| matches!(result, Err(StateError::Forked { .. }));
     let checks = [
         forked(counter::add(db, "a", 1).map(|_| ())),
         forked(db.snapshot().map(|_| ())),
+        forked(snapshot.sql().prepare_cached("SELECT 1").map(|_| ())),
         forked(Database::open(path, &counters_schema()).map(|_| ())),
     ];
     db.clone().close();
