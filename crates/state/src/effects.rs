@@ -2,13 +2,19 @@
 //!
 //! No exactly-once claim is made about a remote system that can't prove it. Not here: rows (`records::effects`).
 
-pub mod back_off;
+pub(crate) mod back_off;
+mod handler;
+mod worker;
 
 use crate::command::Receipt;
 use crate::database::{Database, Snapshot};
 use crate::error::StateError;
 use crate::id::{EffectId, Resource};
 use crate::records::effects::{resolution, views};
+
+pub use back_off::BackOff;
+pub use handler::{ApplyOutcome, EffectCall, EffectHandler, LocalHandler};
+pub use worker::{EffectWorker, Jitter, Pass, Stop, WorkerOptions};
 
 pub use crate::records::effects::{
     Cancelled, Decision, EffectAttempt, EffectContent, EffectCounts, EffectFilter, EffectIdentity,

@@ -467,6 +467,26 @@ impl<'a> Change<'a> {
         Sql::writing(self.transaction.connection, self.transaction.guard, KERNEL)
     }
 
+    /// Statements that only read, for code that may not write here: the authorizer refuses everything else.
+    pub(crate) fn reading_sql(&self) -> Sql<'a> {
+        Sql::reading(self.transaction.connection)
+    }
+
+    /// Runs a handler of an effect with the statements of the domain that declares the effect's type.
+    pub(crate) fn lend_to_effect<T>(
+        &mut self,
+        effect_type: &str,
+        body: impl FnOnce(&mut Self) -> Result<T, StateError>,
+    ) -> Result<T, StateError> {
+        let own_domain = self.domain;
+        if let Some(domain) = self.transaction.schema.effect_owner(effect_type) {
+            self.domain = domain;
+        }
+        let result = body(self);
+        self.domain = own_domain;
+        result
+    }
+
     pub(crate) fn schema(&self) -> &'a Schema {
         self.transaction.schema
     }

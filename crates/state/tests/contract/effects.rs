@@ -6,3 +6,4 @@
 mod operator;
 mod probe;
 mod source;
+mod worker;

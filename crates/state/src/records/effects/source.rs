@@ -589,7 +589,10 @@ impl Change<'_> {
                 .id()
                 .unwrap_or(self.actor().kind().as_str())
                 .to_owned(),
-            generation: self.lease_generation(),
+            // Another resource's generation would say nothing about this effect.
+            generation: self
+                .lease_generation()
+                .filter(|_| self.existing_key() == Some(row.source)),
         };
         let settled = Settled::plain(EffectState::Pending, EffectState::Applied);
         self.touch_effect(
