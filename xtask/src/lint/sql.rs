@@ -58,16 +58,21 @@ pub fn check(
             .iter()
             .flat_map(|facts| facts.test_modules.iter().cloned())
             .collect();
-        let asked_names: BTreeSet<&String> = domain
-            .files
-            .iter()
-            .flat_map(|facts| &facts.asked_names)
-            .collect();
-        let text_names: BTreeSet<&String> = domain
-            .files
-            .iter()
-            .flat_map(|facts| &facts.text_names)
-            .collect();
+        let mut asked_names = BTreeSet::new();
+        let mut text_names = BTreeSet::new();
+        for facts in &domain.files {
+            asked_names.extend(facts.asked_names.iter());
+            text_names.extend(facts.text_names.iter());
+        }
+        // One step is enough: a name of a name of a text is nothing that anybody writes for clarity.
+        for (alias, name) in domain.files.iter().flat_map(|facts| &facts.aliases) {
+            if asked_names.contains(alias) {
+                asked_names.insert(name);
+            }
+            if text_names.contains(name) {
+                text_names.insert(alias);
+            }
+        }
         for facts in &domain.files {
             findings.extend(
                 exceptions.add_comments(&facts.path, &facts.source, |line| facts.item_end(line)),

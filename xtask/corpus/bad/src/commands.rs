@@ -72,6 +72,10 @@ fn joined(db: &Db, id: &str) {
     connection.prepare(&build(id));
     // sample: template_that_begins_with_a_placeholder
     change.sql().prepare(&format!("{id} FROM runs"));
+    // sample: words_of_a_list_that_is_run
+    for word in ["begin", "commit"] {
+        db.execute_batch(word);
+    }
     // sample: bytes_that_are_run
     db.execute_batch(std::str::from_utf8(&[68, 69, 76])?);
     // sample: refused_by_the_grammar_in_lower_case

@@ -13,4 +13,14 @@ fn read() {
     let _ = "PRAGMA user_version";
     // sample: reading_pragma_by_method
     db.pragma_query_value(None, "journal_mode", |row| row.get(0));
+    // sample: texts_of_a_list
+    for query in ["SELECT 1", "SELECT 2"] {
+        db.prepare_cached(query);
+    }
+    // sample: texts_of_a_named_list
+    for text in LIST.iter() {
+        db.prepare_cached(text);
+    }
 }
+
+const LIST: [&str; 2] = ["SELECT id FROM jobs", "SELECT job_id FROM steps"];

@@ -53,6 +53,8 @@ pub(super) struct Facts {
     pub(super) said: Vec<Said>,
     /// Constants and variables that are handed to something that runs SQL.
     pub(super) asked_names: BTreeSet<String>,
+    /// Other names of the same texts.
+    pub(super) aliases: BTreeSet<(String, String)>,
     /// Names that have a text as their value.
     pub(super) text_names: BTreeSet<String>,
     /// SQL that can't be read here: the place, and the name it comes by, if it has one.
@@ -201,6 +203,7 @@ fn rust_file(facts: &mut Facts, places: &Places<'_>, prefix: &str) {
             .extend(said(text, statement::analyse(&text.value).mutations));
     }
     facts.asked_names = found.asked_names;
+    facts.aliases = found.aliases;
     facts.text_names = found.text_names;
     facts.unread = found.unread;
     match syn::parse2::<syn::File>(tokens) {

@@ -56,6 +56,8 @@ pub(super) struct Found {
     pub(super) includes: Vec<Include>,
     /// Names that are handed to something that runs SQL.
     pub(super) asked_names: BTreeSet<String>,
+    /// Other names of the same texts: `for query in QUERIES`, `let text = QUERY`.
+    pub(super) aliases: BTreeSet<(String, String)>,
     /// Names that have a text as their value.
     pub(super) text_names: BTreeSet<String>,
     /// SQL that can't be read here: the place, and the name it comes by, if it has one.
@@ -176,8 +178,9 @@ impl Walk<'_> {
                 TokenTree::Punct(_) => {}
                 TokenTree::Ident(name) => {
                     let name = name.to_string();
-                    if ["const", "static", "let"].contains(&name.as_str()) {
+                    if ["const", "static", "let", "for"].contains(&name.as_str()) {
                         context.binding = bound_name(rest);
+                        self.alias(context.binding.as_ref(), rest);
                     } else if let [bang, TokenTree::Group(group), ..] = rest
                         && is_punct(bang, '!')
                     {
@@ -223,6 +226,30 @@ impl Walk<'_> {
             in_doc: false,
             binding: context.binding.clone(),
         });
+    }
+
+    /// Remembers `let name = other` and `for name in other`.
+    fn alias(&mut self, name: Option<&String>, rest: &[TokenTree]) {
+        let is_start = |token: &TokenTree| is_punct(token, '=') || is_any_ident(token, &["in"]);
+        let is_end = |token: &TokenTree| match token {
+            TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+            other => is_punct(other, ';'),
+        };
+        let mut value = rest
+            .iter()
+            .position(is_start)
+            .and_then(|start| rest.get(start + 1..))
+            .unwrap_or_default();
+        value = value.split(is_end).next().unwrap_or_default();
+        if let [iterated @ .., dot, method, TokenTree::Group(_)] = value
+            && is_punct(dot, '.')
+            && is_any_ident(method, &["iter", "into_iter"])
+        {
+            value = iterated;
+        }
+        if let (Some(name), Some(other)) = (name, asked_name(value)) {
+            self.found.aliases.insert((name.clone(), other));
+        }
     }
 
     /// Documentation is read as documentation; other attributes are tokens like any others.
