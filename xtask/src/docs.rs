@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use holdpoint_state::{Domain, Identity, Schema, StateError};
 
 /// The domains of the product, lowest first. A new domain crate adds its line here.
-const DOMAINS: &[Domain] = &[holdpoint_state::DOMAIN];
+const DOMAINS: &[Domain] = &[holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN];
 
 /// The pages could not be made or compared.
 #[derive(Debug, thiserror::Error)]
