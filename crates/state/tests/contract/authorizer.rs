@@ -248,6 +248,8 @@ fn a_domain_has_statements_and_nothing_else() {
         "PRAGMA journal_mode = DELETE",
         "PRAGMA writable_schema = ON",
         "PRAGMA user_version",
+        "SELECT * FROM pragma_user_version",
+        "SELECT * FROM pragma_optimize(65535)",
         "BEGIN",
         "COMMIT",
         "END",

@@ -326,8 +326,8 @@ fn hold(
         .submit(
             Command::new(&counter::ADD, counter::resource("c")),
             move |_| {
-                drop(started.send(()));
-                drop(wait.recv());
+                let _ = started.send(());
+                let _ = wait.recv();
                 Ok(Outcome::Refused(()))
             },
         )

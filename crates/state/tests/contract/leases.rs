@@ -372,8 +372,8 @@ fn a_lease_counts_from_the_grant() {
         .submit(
             Command::new(&counter::ADD, counter::resource("c")),
             move |_| {
-                drop(started.send(()));
-                drop(wait.recv());
+                let _ = started.send(());
+                let _ = wait.recv();
                 Ok::<_, StateError>(Outcome::Refused(()))
             },
         )

@@ -26,8 +26,8 @@ fn block(db: &Database) -> (mpsc::Sender<()>, Ticket<(), StateError>) {
     let (started, is_started) = mpsc::channel();
     let ticket = db
         .submit(add(), move |_| {
-            drop(started.send(()));
-            drop(wait.recv());
+            let _ = started.send(());
+            let _ = wait.recv();
             Ok(Outcome::Refused(()))
         })
         .unwrap();

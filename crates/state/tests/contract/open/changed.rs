@@ -121,12 +121,12 @@ fn case_003_readers_have_the_settings_of_the_writer() {
             .unwrap();
         format!("{value:?}")
     };
-    assert_eq!(read("PRAGMA busy_timeout"), "Integer(200)");
-    assert_eq!(read("PRAGMA foreign_keys"), "Integer(1)");
-    assert_eq!(read("PRAGMA synchronous"), "Integer(2)");
-    assert_eq!(read("PRAGMA journal_mode"), "Text(\"wal\")");
-    assert_eq!(read("PRAGMA query_only"), "Integer(1)");
-    assert_eq!(read("PRAGMA trusted_schema"), "Integer(0)");
+    assert_eq!(read("SELECT * FROM pragma_busy_timeout"), "Integer(200)");
+    assert_eq!(read("SELECT * FROM pragma_foreign_keys"), "Integer(1)");
+    assert_eq!(read("SELECT * FROM pragma_synchronous"), "Integer(2)");
+    assert_eq!(read("SELECT * FROM pragma_journal_mode"), "Text(\"wal\")");
+    assert_eq!(read("SELECT * FROM pragma_query_only"), "Integer(1)");
+    assert_eq!(read("SELECT * FROM pragma_trusted_schema"), "Integer(0)");
 }
 
 /// A store that somebody took out of write-ahead mode is put back when it is opened.
