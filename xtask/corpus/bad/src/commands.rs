@@ -76,6 +76,22 @@ fn joined(db: &Db, id: &str) {
     for word in ["begin", "commit"] {
         db.execute_batch(word);
     }
+    // sample: pushed_parts
+    let mut pushed = String::new();
+    pushed.push_str("delete from ");
+    pushed.push_str("somewhere");
+    db.execute(&pushed, []);
+    // sample: added_parts
+    let mut added = String::new();
+    added += "delete from ";
+    added += "somewhere";
+    db.execute(&added, []);
+    // sample: written_parts
+    let mut written = String::new();
+    write!(written, "delete from {}", id);
+    db.execute(&written, []);
+    // sample: result_of_a_call_that_is_executed
+    db.execute(&build(id), []);
     // sample: bytes_that_are_run
     db.execute_batch(std::str::from_utf8(&[68, 69, 76])?);
     // sample: refused_by_the_grammar_in_lower_case

@@ -17,6 +17,12 @@ fn read() {
     for query in ["SELECT 1", "SELECT 2"] {
         db.prepare_cached(query);
     }
+    // sample: statement_that_gets_parameters
+    db.prepare_cached("SELECT ?1")?.query_row(params(), |row| row.get(0));
+    // sample: pushed_clause
+    let mut sql = String::from("SELECT id FROM jobs");
+    sql.push_str(" WHERE status = ?1");
+    db.query_row(&sql, [], |row| row.get(0));
     // sample: texts_of_a_named_list
     for text in LIST.iter() {
         db.prepare_cached(text);

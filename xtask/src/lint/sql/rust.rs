@@ -32,7 +32,10 @@ const RUNS_SQL: &[&str] = &[
 /// Of these, the ones that run nothing but SQL, whoever has them.
 const RUNS_ONLY_SQL: &[&str] = &["execute_batch", "prepare_cached", "prepare_with_flags"];
 
-/// What is asked to `prepare` when that means SQL.
+/// Methods that others have too: they run SQL when a connection is asked, by its name.
+const MAY_RUN_SQL: &[&str] = &["execute", "prepare", "query_one", "query_row"];
+
+/// Names of what runs SQL.
 const SQL_RECEIVERS: &[&str] = &[
     "change",
     "conn",
@@ -170,6 +173,12 @@ impl Walk<'_> {
                     statement_start = self.found.texts.len();
                 }
                 TokenTree::Punct(punct) if punct.as_char() == '+' => {
+                    if let ([.., TokenTree::Ident(target)], [equals, ..]) =
+                        (tokens.get(..at).unwrap_or_default(), rest)
+                        && is_punct(equals, '=')
+                    {
+                        context.binding = Some(target.to_string());
+                    }
                     used += self.plus(rest, statement_start);
                 }
                 TokenTree::Punct(punct) if punct.as_char() == '#' => {
@@ -375,6 +384,21 @@ impl Walk<'_> {
             self.emit(format!("PRAGMA {pragma} = 1"), anchors, context);
             return 0;
         }
+        // What is pushed to a text belongs to it.
+        if ["push_str", "insert_str"].contains(&name)
+            && let [.., TokenTree::Ident(target), dot] = before
+            && is_punct(dot, '.')
+        {
+            let binding = Some(target.to_string());
+            self.sequence(
+                &inner,
+                &Context {
+                    binding,
+                    ..context.clone()
+                },
+            );
+            return 1;
+        }
         if !RUNS_SQL.contains(&name) {
             return 0;
         }
@@ -392,8 +416,8 @@ impl Walk<'_> {
                 ..context.clone()
             },
         );
-        let is_sql =
-            RUNS_ONLY_SQL.contains(&name) || (name == "prepare" && is_sql_receiver(before));
+        let is_sql = RUNS_ONLY_SQL.contains(&name)
+            || (MAY_RUN_SQL.contains(&name) && is_sql_receiver(before));
         let is_read = match self.found.texts.get(texts_before) {
             Some(text) => statement::is_readable(&text.value),
             None => self.found.includes.len() > includes_before,
@@ -462,6 +486,16 @@ impl Walk<'_> {
             }
             _ => {}
         }
+        // What is written to a text belongs to it.
+        let written_to = ["write", "writeln"]
+            .contains(&name)
+            .then(|| inner.split(|token| is_punct(token, ',')).next())
+            .flatten()
+            .and_then(asked_name);
+        let context = &Context {
+            binding: written_to.or(context.binding.clone()),
+            ..context.clone()
+        };
         // SQL as bare tokens, which a macro of our own may turn into a string.
         if let Some(TokenTree::Ident(first)) = inner.first()
             && OPENERS
