@@ -73,8 +73,21 @@ pub(super) fn every(connection: &Connection) -> Result<(), Fault> {
     // Damage shows when a page is read, not when it has spread. The check is cheap beside the read.
     set(connection, "cell_size_check", "ON", "1")?;
     // No writing of the schema table, of shadow tables or of the file past its journal, whatever a statement says.
-    let name = "SQLITE_DBCONFIG_DEFENSIVE";
-    if connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)? {
+    configure(
+        connection,
+        DbConfig::SQLITE_DBCONFIG_DEFENSIVE,
+        "SQLITE_DBCONFIG_DEFENSIVE",
+    )?;
+    // A plan is made once. Otherwise a statement on a partial index is compiled again each time its parameters are bound.
+    configure(
+        connection,
+        DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG,
+        "SQLITE_DBCONFIG_ENABLE_QPSG",
+    )
+}
+
+fn configure(connection: &Connection, option: DbConfig, name: &'static str) -> Result<(), Fault> {
+    if connection.set_db_config(option, true)? {
         Ok(())
     } else {
         Err(mismatch(name, "1", "0"))
