@@ -312,13 +312,6 @@ impl Schema {
             .map(|_| index)
     }
 
-    pub(crate) fn effect_owner(&self, effect_type: &str) -> Option<usize> {
-        self.inner
-            .effect_owner
-            .get(effect_type)
-            .map(|(domain, _)| *domain)
-    }
-
     pub(crate) fn domain_name(&self, index: usize) -> &'static str {
         self.inner
             .domains
@@ -386,8 +379,8 @@ fn compose(
         }
     }
 
-    let resource_types = quoted_list(resource_owner.keys().copied());
-    let effect_types = quoted_list(effect_owner.keys().copied());
+    let resource_types = equals_one_of("resource_type", resource_owner.keys().copied());
+    let effect_types = equals_one_of("effect_type", effect_owner.keys().copied());
     let mut ddl = String::new();
     for domain in &domains {
         let filled = domain
@@ -447,14 +440,14 @@ fn check_operation(operation: &Operation) -> Result<(), String> {
     Ok(())
 }
 
-/// `'a', 'b'`, or a list that matches nothing when empty.
-fn quoted_list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let list: Vec<_> = names
-        .map(|name| format!("'{}'", name.replace('\'', "''")))
+/// `column = 'a' OR column = 'b'`; false when there is nothing to choose from.
+fn equals_one_of<'a>(column: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let chain: Vec<_> = names
+        .map(|name| format!("{column} = '{}'", name.replace('\'', "''")))
         .collect();
-    if list.is_empty() {
-        "NULL".to_owned()
+    if chain.is_empty() {
+        "FALSE".to_owned()
     } else {
-        list.join(", ")
+        chain.join(" OR ")
     }
 }

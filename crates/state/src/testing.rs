@@ -130,6 +130,31 @@ pub fn waiting_for_room(db: &Database) -> usize {
     db.shared().queue.waiting()
 }
 
+/// Tables of a schema whose rows are dear to write: SQLite makes a table of its own for each row that it checks, as it does for an
+/// `IN` list of three or more values in a `CHECK`. Write a chain of equalities instead.
+///
+/// # Errors
+///
+/// Those of SQLite.
+pub fn dear_tables(schema: &Schema) -> Result<Vec<String>, StateError> {
+    let scratch = rusqlite::Connection::open_in_memory()?;
+    scratch.execute_batch(schema.ddl())?;
+    let mut dear = Vec::new();
+    for (table, _) in schema.tables() {
+        // lint:allow(sql-at-run-time): the plan of each table's insert is read in memory, for whatever schema is composed.
+        let mut plan = scratch.prepare(&format!("EXPLAIN INSERT INTO {table} DEFAULT VALUES"))?;
+        let mut rows = plan.raw_query();
+        let mut is_dear = false;
+        while let Some(row) = rows.next()? {
+            is_dear |= row.get::<_, String>(1)? == "OpenEphemeral";
+        }
+        if is_dear {
+            dear.push(table.to_owned());
+        }
+    }
+    Ok(dear)
+}
+
 fn temporary_directory() -> Result<PathBuf, StateError> {
     use std::os::unix::fs::DirBuilderExt as _;
     let directory = std::env::temp_dir().join(crate::id::random_id("holdpoint-test"));

@@ -1,4 +1,5 @@
--- The records that every domain shares. {{resource_types}} and {{effect_types}} are the unions over the composed domains.
+-- The records that every domain shares. {{resource_types}} and {{effect_types}} compare the column with the union over the
+-- composed domains. Closed sets are chains of equalities: SQLite makes a table of an IN list, anew for each row that it checks.
 CREATE TABLE schema_meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     schema_name TEXT NOT NULL,
@@ -29,7 +30,7 @@ CREATE TABLE blobs (
 -- natural key of an effect is the 20 bytes behind its id.
 CREATE TABLE resources (
     resource_key INTEGER PRIMARY KEY,
-    resource_type TEXT NOT NULL CHECK (resource_type IN ({{resource_types}})),
+    resource_type TEXT NOT NULL CHECK ({{resource_types}}),
     aggregate_key ANY NOT NULL CHECK (
         (resource_type <> 'effect' AND typeof(aggregate_key) = 'text' AND aggregate_key <> '')
         OR (resource_type = 'effect' AND typeof(aggregate_key) = 'blob' AND length(aggregate_key) = 20)
@@ -45,7 +46,8 @@ CREATE UNIQUE INDEX resources_by_name ON resources (aggregate_key, resource_type
 CREATE TABLE leases (
     resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
     generation INTEGER NOT NULL CHECK (generation >= 0),
-    owner_type TEXT CHECK (owner_type IN ('session', 'host', 'controller', 'channel', 'system')),
+    owner_type TEXT CHECK (owner_type = 'session' OR owner_type = 'host' OR owner_type = 'controller'
+        OR owner_type = 'channel' OR owner_type = 'system'),
     owner_id TEXT,
     token_hash BLOB CHECK (length(token_hash) = 32),
     acquired_at INTEGER,
@@ -70,8 +72,9 @@ CREATE TABLE events (
     resource_key INTEGER NOT NULL REFERENCES resources (resource_key),
     resource_revision INTEGER NOT NULL CHECK (resource_revision > 0),
     event_type TEXT NOT NULL CHECK (event_type <> ''),
-    actor_type TEXT NOT NULL CHECK (actor_type IN
-        ('session', 'host', 'controller', 'channel', 'human', 'policy', 'control', 'system')),
+    actor_type TEXT NOT NULL CHECK (actor_type = 'session' OR actor_type = 'host' OR actor_type = 'controller'
+        OR actor_type = 'channel' OR actor_type = 'human' OR actor_type = 'policy' OR actor_type = 'control'
+        OR actor_type = 'system'),
     actor_id TEXT,
     lease_generation INTEGER CHECK (lease_generation > 0),
     recorded_at INTEGER NOT NULL,
@@ -91,8 +94,10 @@ CREATE TABLE effects (
     source_revision INTEGER NOT NULL CHECK (source_revision >= 1),
     effect_type TEXT NOT NULL CHECK (length(effect_type) BETWEEN 1 AND 256),
     idempotency_key TEXT NOT NULL CHECK (length(idempotency_key) BETWEEN 1 AND 512),
-    owner_scope TEXT NOT NULL CHECK (owner_scope IN ('run', 'controller', 'channel', 'system')),
-    status TEXT NOT NULL CHECK (status IN ('pending', 'applying', 'applied', 'rejected', 'ambiguous', 'cancelled')),
+    owner_scope TEXT NOT NULL CHECK (owner_scope = 'run' OR owner_scope = 'controller'
+        OR owner_scope = 'channel' OR owner_scope = 'system'),
+    status TEXT NOT NULL CHECK (status = 'pending' OR status = 'applying' OR status = 'applied'
+        OR status = 'rejected' OR status = 'ambiguous' OR status = 'cancelled'),
     attempt_count INTEGER NOT NULL DEFAULT 0 CHECK (attempt_count >= 0),
     next_attempt_at INTEGER,
     ordering_key TEXT CHECK (ordering_key <> ''),
@@ -104,16 +109,17 @@ CREATE TABLE effects (
     settled_at INTEGER,
     UNIQUE (source_key, idempotency_key, effect_type),
     CHECK ((payload IS NULL) <> (payload_blob IS NULL)),
-    CHECK ((settled_at IS NOT NULL) = (status IN ('applied', 'rejected', 'ambiguous', 'cancelled'))),
-    CHECK (next_attempt_at IS NULL OR status IN ('pending', 'rejected')),
-    CHECK (owner_scope IN ('run', 'controller') OR effect_type IN ({{effect_types}}))
+    CHECK ((settled_at IS NOT NULL)
+        = (status = 'applied' OR status = 'rejected' OR status = 'ambiguous' OR status = 'cancelled')),
+    CHECK (next_attempt_at IS NULL OR (status = 'pending' OR status = 'rejected')),
+    CHECK (owner_scope = 'run' OR owner_scope = 'controller' OR {{effect_types}})
 ) STRICT;
 -- For outbox::due, which takes what is open in the order of creation. A rejected effect is open while it has a next attempt.
 CREATE INDEX effects_open ON effects (resource_key)
-    WHERE status IN ('pending', 'applying') OR next_attempt_at IS NOT NULL;
+    WHERE (status = 'pending' OR status = 'applying') OR next_attempt_at IS NOT NULL;
 -- For one ordering key: whether something older still holds it back.
 CREATE INDEX effects_in_line ON effects (ordering_key, resource_key)
-    WHERE ordering_key IS NOT NULL AND (status IN ('pending', 'applying', 'ambiguous') OR next_attempt_at IS NOT NULL);
+    WHERE ordering_key IS NOT NULL AND ((status = 'pending' OR status = 'applying' OR status = 'ambiguous') OR next_attempt_at IS NOT NULL);
 -- For what waits for a person.
 CREATE INDEX effects_ambiguous ON effects (resource_key) WHERE status = 'ambiguous';
 
@@ -125,7 +131,7 @@ CREATE TABLE effect_attempts (
     lease_generation INTEGER CHECK (lease_generation >= 1),
     started_at INTEGER NOT NULL,
     finished_at INTEGER,
-    outcome TEXT CHECK (outcome IN ('applied', 'rejected', 'ambiguous', 'interrupted')),
+    outcome TEXT CHECK (outcome = 'applied' OR outcome = 'rejected' OR outcome = 'ambiguous' OR outcome = 'interrupted'),
     result_hash BLOB REFERENCES blobs (blob_hash),
     error_hash BLOB REFERENCES blobs (blob_hash),
     PRIMARY KEY (resource_key, attempt_number),

@@ -5,10 +5,11 @@
 )]
 
 use crate::command::{Actor, ActorKind, Change, Command, LeaseRule, Operation, Outcome, Receipt};
-use crate::database::{Database, Snapshot};
+use crate::database::{Database, Snapshot, Ticket};
 use crate::error::StateError;
 use crate::id::Resource;
 use crate::records::blobs::Payload;
+use crate::records::effects::{NewEffect, OwnerScope};
 use crate::records::resources::expect_one;
 use crate::schema::{Domain, EffectType, Invariant, Reach};
 use crate::sql::{OptionalExtension as _, named_params};
@@ -132,12 +133,18 @@ pub fn insert(change: &mut Change<'_>) -> Result<(), StateError> {
 /// Those of the database.
 pub fn increase(change: &mut Change<'_>, amount: i64) -> Result<i64, StateError> {
     let key = change.resource_key()?;
-    change
+    let written = change
         .sql()
         .prepare_cached(
-            "UPDATE counters SET value = value + :amount WHERE resource_key = :resource_key RETURNING value",
+            "UPDATE counters SET value = value + :amount WHERE resource_key = :resource_key",
         )?
-        .query_row(named_params! { ":resource_key": key, ":amount": amount }, |row| row.get(0))
+        .execute(named_params! { ":resource_key": key, ":amount": amount })?;
+    expect_one(written, "counters", change.resource().key())?;
+    // Not RETURNING: SQLite collects its rows in a table of its own, which costs more than to read the row again.
+    change
+        .sql()
+        .prepare_cached("SELECT value FROM counters WHERE resource_key = :resource_key")?
+        .query_row(named_params! { ":resource_key": key }, |row| row.get(0))
         .map_err(StateError::from)
 }
 
@@ -156,4 +163,30 @@ pub fn value(snapshot: &Snapshot<'_>, name: &str) -> Result<Option<i64>, StateEr
         .query_row(named_params! { ":name": name }, |row| row.get(0))
         .optional()
         .map_err(StateError::from)
+}
+
+/// Submits an addition that announces itself to the world by an effect: the full command, with everything that a command can have.
+///
+/// # Errors
+///
+/// Those of the kernel.
+pub fn submit_announced(
+    db: &Database,
+    name: &str,
+    amount: i64,
+    note: &str,
+) -> Result<Ticket<i64, StateError>, StateError> {
+    let payload = Payload::json(&serde_json::json!({ "amount": amount, "note": note }))?;
+    let request = Payload::json(&serde_json::json!({ "amount": amount }))?;
+    let command = Command::new(&ADD, resource(name))
+        .by(Actor::host("bench"))
+        .recording(payload);
+    db.submit(command, move |change| {
+        let value = increase(change, amount)?;
+        let key = change.next_revision().to_string();
+        let announcement =
+            NewEffect::new("counter.announce", key, OwnerScope::System, request.clone());
+        change.reserve_effect(&announcement)?;
+        Ok(Outcome::Accepted(value))
+    })
 }

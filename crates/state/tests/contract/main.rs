@@ -17,6 +17,7 @@ mod effects;
 mod events;
 mod gate;
 mod kernel;
+mod kernel_schema;
 mod leases;
 mod open;
 mod queue;
