@@ -11,7 +11,6 @@
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
     clippy::cast_precision_loss,
     reason = "a benchmark measures real time, prints it and fails by panicking"
@@ -91,7 +90,11 @@ fn main() {
     };
     if std::env::var("HOLDPOINT_BENCH_ONLY").is_ok_and(|only| only == "pipelined") {
         let store = Store::new(&settings);
-        submit_pipelined(&store.open(), &settings, 4).print("256 in flight from 4 threads", 1.0, 1.0);
+        submit_pipelined(&store.open(), &settings, 4).print(
+            "256 in flight from 4 threads",
+            1.0,
+            1.0,
+        );
         return;
     }
     println!(
@@ -106,7 +109,7 @@ fn main() {
     let empty_64 = measure(&empty, &settings);
     println!(
         "{:.0} bytes of file for one command",
-        empty.bytes_per_command(&settings)
+        Store::bytes_per_command(&settings)
     );
     drop(empty);
 
@@ -265,7 +268,7 @@ impl Store {
         copy
     }
 
-    fn bytes_per_command(&self, settings: &Settings) -> f64 {
+    fn bytes_per_command(settings: &Settings) -> f64 {
         let fresh = Self::new(settings);
         let before = checkpointed_size(&fresh.path);
         let commands = 50_000;
