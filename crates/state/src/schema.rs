@@ -312,6 +312,13 @@ impl Schema {
             .map(|_| index)
     }
 
+    pub(crate) fn effect_owner(&self, effect_type: &str) -> Option<usize> {
+        self.inner
+            .effect_owner
+            .get(effect_type)
+            .map(|(domain, _)| *domain)
+    }
+
     pub(crate) fn domain_name(&self, index: usize) -> &'static str {
         self.inner
             .domains

@@ -116,10 +116,11 @@ CREATE TABLE effects (
 ) STRICT;
 -- For outbox::due, which takes what is open in the order of creation. A rejected effect is open while it has a next attempt.
 CREATE INDEX effects_open ON effects (resource_key)
-    WHERE (status = 'pending' OR status = 'applying') OR next_attempt_at IS NOT NULL;
+    WHERE status IN ('pending', 'applying') OR next_attempt_at IS NOT NULL;
 -- For one ordering key: whether something older still holds it back.
 CREATE INDEX effects_in_line ON effects (ordering_key, resource_key)
-    WHERE ordering_key IS NOT NULL AND ((status = 'pending' OR status = 'applying' OR status = 'ambiguous') OR next_attempt_at IS NOT NULL);
+    WHERE ordering_key IS NOT NULL
+        AND (status = 'pending' OR status = 'applying' OR status = 'ambiguous' OR next_attempt_at IS NOT NULL);
 -- For what waits for a person.
 CREATE INDEX effects_ambiguous ON effects (resource_key) WHERE status = 'ambiguous';
 

@@ -52,9 +52,11 @@ pub(crate) fn due(
            AND (e.next_attempt_at IS NULL OR e.next_attempt_at <= :now)
            AND (l.expires_at <= :now OR (l.expires_at IS NULL AND e.status <> 'applying'))
            AND (e.ordering_key IS NULL OR NOT EXISTS (
-               SELECT 1 FROM effects b WHERE b.ordering_key = e.ordering_key AND b.ordering_key IS NOT NULL
+               SELECT 1 FROM effects b INDEXED BY effects_in_line
+               WHERE b.ordering_key = e.ordering_key AND b.ordering_key IS NOT NULL
                  AND b.resource_key < e.resource_key
-                 AND (b.status IN ('pending', 'applying', 'ambiguous') OR b.next_attempt_at IS NOT NULL)))
+                 AND (b.status = 'pending' OR b.status = 'applying' OR b.status = 'ambiguous'
+                      OR b.next_attempt_at IS NOT NULL)))
          ORDER BY e.resource_key LIMIT :limit",
     )?;
     let rows = statement.query_map(

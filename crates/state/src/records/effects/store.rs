@@ -141,9 +141,11 @@ pub(super) fn is_in_outbox(sql: &Sql<'_>, key: ResourceKey) -> Result<bool, Stat
 /// a rejected one lets the next go on once it has no attempt left.
 pub(super) fn is_held_back(sql: &Sql<'_>, key: ResourceKey) -> Result<bool, StateError> {
     sql.prepare_cached(
-        "SELECT EXISTS (SELECT 1 FROM effects e JOIN effects b ON b.ordering_key = e.ordering_key
+        "SELECT EXISTS (SELECT 1 FROM effects e
+             JOIN effects b INDEXED BY effects_in_line ON b.ordering_key = e.ordering_key
              WHERE e.resource_key = ?1 AND b.resource_key < e.resource_key AND b.ordering_key IS NOT NULL
-               AND (b.status IN ('pending', 'applying', 'ambiguous') OR b.next_attempt_at IS NOT NULL))",
+               AND (b.status = 'pending' OR b.status = 'applying' OR b.status = 'ambiguous'
+                    OR b.next_attempt_at IS NOT NULL))",
     )?
     .query_row([key], |row| row.get(0))
     .map_err(StateError::from)
