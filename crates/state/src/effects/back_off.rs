@@ -27,13 +27,13 @@ impl Default for BackOff {
 
 impl BackOff {
     /// The wait after `attempts` attempts, without jitter, in milliseconds.
-    pub fn raw_ms(&self, attempts: u32) -> u32 {
+    pub fn raw_ms(self, attempts: u32) -> u32 {
         let doublings = attempts.saturating_sub(1).min(DOUBLINGS_MAX);
         self.base_ms.saturating_mul(1 << doublings).min(self.cap_ms)
     }
 
     /// The wait with jitter, in milliseconds. `unit` is a random number from 0 to 1; one half leaves the wait as it is.
-    pub fn jittered_ms(&self, attempts: u32, unit: f64) -> i64 {
+    pub fn jittered_ms(self, attempts: u32, unit: f64) -> i64 {
         let raw = f64::from(self.raw_ms(attempts));
         let moved = (raw * (1.0 + (2.0 * unit.clamp(0.0, 1.0) - 1.0) * JITTER)).round();
         #[expect(
@@ -46,7 +46,7 @@ impl BackOff {
 
     /// The instant of the next attempt without jitter; `not_before` is the provider's lower bound.
     pub(crate) fn next_attempt_at(
-        &self,
+        self,
         now: UnixMillis,
         attempts: u32,
         not_before: Option<UnixMillis>,

@@ -570,9 +570,8 @@ impl EffectWorker {
             });
             // The sender is dropped when the handler returns or panics; nothing is ever sent.
             while ended.recv_timeout(third) == Err(mpsc::RecvTimeoutError::Timeout) {
-                match self.db.renew(claim) {
-                    Err(StateError::ClaimLost { .. }) => break,
-                    Ok(()) | Err(_) => {}
+                if matches!(self.db.renew(claim), Err(StateError::ClaimLost { .. })) {
+                    break;
                 }
             }
             thread.join().ok()

@@ -3,6 +3,7 @@
 //! The numbered tests are the edge cases of the effects reference, section 14. Cases about runs, nodes and queues themselves belong
 //! to the domains above; what this floor promises them is here.
 
+mod crash;
 mod operator;
 mod probe;
 mod source;

@@ -182,7 +182,7 @@ impl Change<'_> {
             (EffectState::Pending, _) => not_before,
             _ => None,
         };
-        self.settle_row(&row, settlement, retry_at)
+        self.settle_row(&row, &settlement, retry_at)
     }
 
     /// Records what the provider says about an effect of this resource that an earlier owner left open, or that is ambiguous
@@ -384,16 +384,16 @@ impl Change<'_> {
     pub(super) fn settle_row(
         &mut self,
         row: &EffectRow,
-        settlement: Settlement,
+        settlement: &Settlement,
         next_attempt_at: Option<UnixMillis>,
     ) -> Result<(), StateError> {
-        let (operation, to) = target(&settlement);
+        let (operation, to) = target(settlement);
         self.touch_effect(
             operation,
             (&row.effect_id, Some(row.key)),
             (row.state.as_str(), to.as_str()),
             Some(attempt_facts(row.attempts)?),
-            |change, _| write_settlement(change, row, &settlement, next_attempt_at),
+            |change, _| write_settlement(change, row, settlement, next_attempt_at),
         )
     }
 
@@ -443,7 +443,7 @@ impl Change<'_> {
                 Ok(Pending)
             }
             (Applying, Observation::Indeterminate | Observation::Unsupported) => {
-                self.settle_row(row, Settlement::Ambiguous { error: None }, None)?;
+                self.settle_row(row, &Settlement::Ambiguous { error: None }, None)?;
                 Ok(Ambiguous)
             }
             (state, _) => Ok(state),

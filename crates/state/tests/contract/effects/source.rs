@@ -47,7 +47,7 @@ fn applied(result: Option<&str>) -> Settlement {
 }
 
 fn recover(store: &TestStore, claim: &Claim) -> holdpoint_state::effects::Recovered {
-    work(store.db(), claim, |change| change.recover_effects()).unwrap()
+    work(store.db(), claim, holdpoint_state::Change::recover_effects).unwrap()
 }
 
 fn effects_in(store: &TestStore) -> i64 {
@@ -293,7 +293,10 @@ fn edge_10_a_crash_after_begin_of_a_manual_action_is_ambiguous() {
     store.clock().advance(30_000);
     let second = claim(store.db(), &run("run-1"));
     let recovered = recover(&store, &second);
-    assert_eq!(recovered.ambiguous, [attempt.effect_id.clone()]);
+    assert_eq!(
+        recovered.ambiguous,
+        std::slice::from_ref(&attempt.effect_id)
+    );
     assert!(!recovered.is_safe() && recovered.returned.is_empty());
     assert_eq!(
         attempts(store.db(), &attempt.effect_id),
@@ -315,7 +318,7 @@ fn edge_11_a_crash_after_begin_of_an_idempotent_action_executes_once_more() {
     store.clock().advance(30_000);
     let second = claim(store.db(), &run("run-1"));
     let recovered = recover(&store, &second);
-    assert_eq!(recovered.returned, [attempt.effect_id.clone()]);
+    assert_eq!(recovered.returned, std::slice::from_ref(&attempt.effect_id));
     assert!(recovered.is_safe());
     let again = executing(begin(store.db(), &second, &action("n", "idempotent")).unwrap());
     assert_eq!((&again.effect_id, again.number), (&attempt.effect_id, 2));
@@ -344,8 +347,14 @@ fn edge_21_and_22_cancelling_the_source_settles_what_is_open_and_refuses_the_lat
         change.cancel_effects("the run was cancelled")
     })
     .unwrap();
-    assert_eq!(cancelled.cancelled, [pending.effect_id.clone()]);
-    assert_eq!(cancelled.ambiguous, [applying.effect_id.clone()]);
+    assert_eq!(
+        cancelled.cancelled,
+        std::slice::from_ref(&pending.effect_id)
+    );
+    assert_eq!(
+        cancelled.ambiguous,
+        std::slice::from_ref(&applying.effect_id)
+    );
     assert_eq!(
         view(store.db(), &pending.effect_id).state,
         EffectState::Cancelled
@@ -392,8 +401,11 @@ fn edge_23_an_ambiguous_effect_stays_over_restarts() {
         store.close();
         let db = store.open().unwrap();
         let claim = claim(&db, &run("run-1"));
-        let recovered = work(&db, &claim, |change| change.recover_effects()).unwrap();
-        assert_eq!(recovered.ambiguous, [attempt.effect_id.clone()]);
+        let recovered = work(&db, &claim, holdpoint_state::Change::recover_effects).unwrap();
+        assert_eq!(
+            recovered.ambiguous,
+            std::slice::from_ref(&attempt.effect_id)
+        );
         assert_eq!(attempts(&db, &attempt.effect_id).len(), 1);
         assert_eq!(violations(&db), [""; 0]);
     }

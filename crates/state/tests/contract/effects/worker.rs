@@ -393,9 +393,28 @@ fn recovery_of_the_source_leaves_what_the_outbox_has_in_flight() {
     let (store, id) = reserved(&send("a"));
     crash_after_the_call(&store, &id);
     let claim = probe::claim(store.db(), &run("run-1"));
-    let recovered = probe::work(store.db(), &claim, |change| change.recover_effects()).unwrap();
+    let recovered = probe::work(store.db(), &claim, Change::recover_effects).unwrap();
     assert!(recovered.is_safe() && recovered.returned.is_empty());
     assert_eq!(view(store.db(), &id).state, EffectState::Applying);
+}
+
+#[test]
+fn a_worker_leaves_alone_what_the_owner_of_its_source_has_in_flight() {
+    let (store, _) = reserved(&send("a"));
+    let claim = probe::claim(store.db(), &run("run-1"));
+    let begun = probe::begin(store.db(), &claim, &send("b")).unwrap();
+    let holdpoint_state::EffectStart::Execute(attempt) = begun else {
+        panic!("a new effect executes");
+    };
+    let provider = Provider::new(|_| done()).observing(|_| Observation::NotApplied);
+    store.clock().advance(3_600_000);
+    let worker = worker(store.db(), provider.clone());
+    assert_eq!(worker.run_due_once().unwrap().applied, 1);
+    assert_eq!((provider.calls(), provider.observed()), (1, 0));
+    assert_eq!(
+        view(store.db(), &attempt.effect_id).state,
+        EffectState::Applying
+    );
 }
 
 #[test]
