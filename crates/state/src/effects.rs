@@ -4,6 +4,7 @@
 
 pub(crate) mod back_off;
 mod handler;
+mod options;
 mod worker;
 
 use crate::command::Receipt;
@@ -14,7 +15,8 @@ use crate::records::effects::{resolution, views};
 
 pub use back_off::BackOff;
 pub use handler::{ApplyOutcome, EffectCall, EffectHandler, LocalHandler};
-pub use worker::{EffectWorker, Jitter, Pass, Stop, WorkerOptions};
+pub use options::{Jitter, Pass, Stop, WorkerOptions};
+pub use worker::EffectWorker;
 
 pub use crate::records::effects::{
     Cancelled, Decision, EffectAttempt, EffectContent, EffectCounts, EffectFilter, EffectIdentity,

@@ -8,18 +8,18 @@
 //! attempt left; an ambiguous one holds its key until a person resolves it. Without a key there is no order to rely on.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use super::back_off::BackOff;
 use super::handler::{ApplyOutcome, EffectHandler, LocalHandler};
+use super::options::{Pass, Stop, WorkerOptions, lock};
 use crate::clock::{MonotonicMillis, UnixMillis};
 use crate::command::{Actor, ActorKind};
 use crate::database::Database;
 use crate::error::StateError;
 use crate::records::effects::outbox::{self, Candidate, Held, Taken, Taker};
 use crate::records::effects::{EffectState, Observation, Settlement};
-use crate::records::leases::{Claim, Owner, OwnerKind};
+use crate::records::leases::{Claim, OwnerKind};
 use crate::records::resources::ResourceKey;
 use crate::schema::Reach;
 
@@ -27,121 +27,6 @@ use crate::schema::Reach;
 const PAGE: u32 = 64;
 /// How long a settlement waits before it is sent again to a store that was busy, in milliseconds.
 const SETTLE_AGAIN_MS: u64 = 50;
-
-/// Where the random part of a back-off comes from: a number from 0 to 1.
-#[derive(Clone)]
-pub struct Jitter(Arc<dyn Fn() -> f64 + Send + Sync>);
-
-impl Jitter {
-    /// Random numbers of the operating system.
-    pub fn random() -> Self {
-        Self::from_fn(|| match getrandom::u32() {
-            Ok(number) => f64::from(number) / f64::from(u32::MAX),
-            Err(_) => 0.5,
-        })
-    }
-
-    /// No jitter.
-    pub fn none() -> Self {
-        Self::from_fn(|| 0.5)
-    }
-
-    /// Another source.
-    pub fn from_fn(unit: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
-        Self(Arc::new(unit))
-    }
-}
-
-impl std::fmt::Debug for Jitter {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Jitter")
-    }
-}
-
-/// How a worker works.
-#[derive(Debug, Clone)]
-pub struct WorkerOptions {
-    /// Whose leases the effects in flight are held by.
-    pub owner: Owner,
-    /// How long an effect is claimed before somebody else may take it over, in milliseconds; renewed at a third of it.
-    pub lease_ms: u32,
-    /// How often an idle worker looks, in milliseconds.
-    pub poll_ms: u32,
-    /// How many handlers act at the same time.
-    pub concurrency: usize,
-    /// How long failed effects wait.
-    pub back_off: BackOff,
-    /// The random part of it.
-    pub jitter: Jitter,
-}
-
-impl Default for WorkerOptions {
-    fn default() -> Self {
-        Self {
-            owner: Owner::new(OwnerKind::Host, "outbox"),
-            lease_ms: 30_000,
-            poll_ms: 500,
-            concurrency: 4,
-            back_off: BackOff::default(),
-            jitter: Jitter::random(),
-        }
-    }
-}
-
-/// Tells a running worker to end. Clones are the same signal.
-#[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<(Mutex<bool>, Condvar)>);
-
-impl Stop {
-    /// A signal that is not given yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Gives the signal. What is in flight is finished first.
-    pub fn stop(&self) {
-        *lock(&self.0.0) = true;
-        self.0.1.notify_all();
-    }
-
-    /// Whether the signal was given.
-    pub fn is_stopped(&self) -> bool {
-        *lock(&self.0.0)
-    }
-
-    /// Waits for the signal, at most this long.
-    fn wait(&self, duration_ms: u64) {
-        let waited = self.0.1.wait_timeout_while(
-            lock(&self.0.0),
-            Duration::from_millis(duration_ms),
-            |stopped| !*stopped,
-        );
-        drop(waited);
-    }
-}
-
-/// What a worker did: how many effects came to each end.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Pass {
-    /// Done, with a receipt.
-    pub applied: u64,
-    /// Provably not done.
-    pub rejected: u64,
-    /// Cannot be known: for a person.
-    pub ambiguous: u64,
-    /// Pending again, after a back-off.
-    pub returned: u64,
-    /// Not wanted any more.
-    pub cancelled: u64,
-    /// Left open, because the provider could not be asked; asked again when the claim has run out.
-    pub left: u64,
-    /// The claim was lost while acting: whoever owns the effect now finds the act by observation.
-    pub lost: u64,
-    /// Errors of handlers and of the store. The effects are unchanged and are tried again after a back-off.
-    pub errors: u64,
-    /// Types of due effects for which there is no handler. They stay pending.
-    pub unknown: BTreeSet<String>,
-}
 
 enum Handler {
     External(Arc<dyn EffectHandler>),
@@ -325,7 +210,7 @@ impl EffectWorker {
                                 Step::Idle => return Ok::<_, StateError>(()),
                                 Step::Settled => {}
                                 Step::Act(slot, handler, held, act) => {
-                                    self.perform(slot, &handler, *held, act);
+                                    self.perform(slot, &handler, &held, act);
                                 }
                             }
                         }
@@ -355,7 +240,7 @@ impl EffectWorker {
                         match self.step(self.db.clock().now()) {
                             Ok(Step::Settled) => {}
                             Ok(Step::Act(slot, handler, held, act)) => {
-                                self.perform(slot, &handler, *held, act);
+                                self.perform(slot, &handler, &held, act);
                             }
                             Ok(Step::Idle) => stop.wait(u64::from(self.options.poll_ms)),
                             Err(error) => {
@@ -499,9 +384,9 @@ impl EffectWorker {
     }
 
     /// E4 to E6.
-    fn perform(&self, slot: Slot<'_>, handler: &Arc<dyn EffectHandler>, held: Held, act: Act) {
+    fn perform(&self, slot: Slot<'_>, handler: &Arc<dyn EffectHandler>, held: &Held, act: Act) {
         let verdict = match act {
-            Act::Observe => self.observe(handler.as_ref(), &held, None),
+            Act::Observe => self.observe(handler.as_ref(), held, None),
             Act::Apply => match self.holding(&held.claim, || handler.apply(&held.call)) {
                 Some(ApplyOutcome::Applied {
                     result,
@@ -521,9 +406,9 @@ impl EffectWorker {
                     Verdict::Settle(Settlement::Interrupted, retry_after_ms)
                 }
                 Some(ApplyOutcome::Indeterminate { error }) => {
-                    self.observe(handler.as_ref(), &held, error)
+                    self.observe(handler.as_ref(), held, error)
                 }
-                None => self.observe(handler.as_ref(), &held, Some("the handler panicked".into())),
+                None => self.observe(handler.as_ref(), held, Some("the handler panicked".into())),
             },
         };
         match verdict {
@@ -581,7 +466,7 @@ impl EffectWorker {
     fn settle(
         &self,
         handler: &Arc<dyn EffectHandler>,
-        held: Held,
+        held: &Held,
         settlement: Settlement,
         retry_after_ms: Option<u64>,
     ) {
@@ -592,7 +477,7 @@ impl EffectWorker {
         let call = Arc::new(held.call.clone());
         let settlement = Arc::new(settlement);
         loop {
-            let command = outbox::settle_command(&held, &settlement, &self.taker);
+            let command = outbox::settle_command(held, &settlement, &self.taker);
             let (attempt, settlement) = (held.attempt.clone(), Arc::clone(&settlement));
             let (handler, call) = (Arc::clone(handler), Arc::clone(&call));
             let settled = self.db.commit(command, move |change| {
@@ -650,8 +535,4 @@ fn act<'a>(slot: Slot<'a>, handler: &Handler, held: Held, act: Act) -> Step<'a> 
         Handler::External(handler) => Step::Act(slot, Arc::clone(handler), Box::new(held), act),
         Handler::Local(_) => Step::Settled,
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -12,6 +12,7 @@ mod model;
 pub(crate) mod outbox;
 pub(crate) mod resolution;
 mod source;
+mod steps;
 mod store;
 pub(crate) mod views;
 

@@ -6,5 +6,8 @@
 mod crash;
 mod operator;
 mod probe;
+mod provider;
+mod recovery;
 mod source;
+mod take_over;
 mod worker;

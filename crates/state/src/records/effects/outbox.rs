@@ -6,7 +6,7 @@
 use rusqlite::named_params;
 
 use super::model::{EffectAttempt, EffectState, OwnerScope, Settlement, resource};
-use super::source::{attempt_facts, check_attempt, target, write_settlement};
+use super::steps::{attempt_facts, check_attempt, target, write_settlement};
 use super::store::{self, AttemptOwner, EffectRow, Settled};
 use super::{APPLY, BEGIN, CANCEL, CHANNEL_ATTEMPTS_MAX, GIVE_UP};
 use crate::clock::UnixMillis;

@@ -7,7 +7,7 @@ use rusqlite::named_params;
 use serde::{Deserialize, Serialize};
 
 use super::model::{EffectState, OwnerScope, error_payload, resource};
-use super::source::request_member;
+use super::steps::request_member;
 use super::store::{self, EffectRow, Settled};
 use super::{CONFIRM, RESOLVE_REJECT, RESOLVE_RETRY};
 use crate::command::{Actor, Change, Command, Operation, Outcome, Place, Sql};

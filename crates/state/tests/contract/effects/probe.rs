@@ -1,7 +1,7 @@
 //! A domain with sources of every scope, and short ways to change them.
 
 use holdpoint_state::clock::UnixMillis;
-use holdpoint_state::effects::{self, EffectContent, EffectView};
+use holdpoint_state::effects::{self, EffectContent, EffectView, Recovered};
 use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::schema::{Domain, EffectType, Reach};
 use holdpoint_state::sql::named_params;
@@ -154,6 +154,15 @@ pub(crate) fn begin(
 ) -> Result<EffectStart, StateError> {
     let effect = effect.clone();
     work(db, claim, move |change| change.begin_effect(&effect))
+}
+
+/// Recovery of a source by its new owner.
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method is generic over the lifetime of the change, and a path to it is not"
+)]
+pub(crate) fn recover(db: &Database, claim: &Claim) -> Recovered {
+    work(db, claim, |change| change.recover_effects()).unwrap()
 }
 
 /// An action of a run.
