@@ -138,10 +138,11 @@ pub fn waiting_for_room(db: &Database) -> usize {
 /// Those of SQLite.
 pub fn dear_tables(schema: &Schema) -> Result<Vec<String>, StateError> {
     let scratch = rusqlite::Connection::open_in_memory()?;
+    // lint:allow(sql-unreadable): whatever schema is composed, in memory.
     scratch.execute_batch(schema.ddl())?;
     let mut dear = Vec::new();
     for (table, _) in schema.tables() {
-        // lint:allow(sql-at-run-time): the plan of each table's insert is read in memory, for whatever schema is composed.
+        // lint:allow(sql-outside-store): explained, never run: the plan of each table's insert is read in memory, for whatever schema is composed.
         let mut plan = scratch.prepare(&format!("EXPLAIN INSERT INTO {table} DEFAULT VALUES"))?;
         let mut rows = plan.raw_query();
         let mut is_dear = false;
