@@ -1,4 +1,23 @@
-//! Executing the nodes of a run.
+//! Executing the nodes of a run: a stepper over committed state.
+//!
+//! What comes next is decided from committed facts alone, by [`routing`](crate::routing); what a node gives is proposed by one
+//! command, and counts once that is durable. Between any two instructions here the process may end: the next runner reads the
+//! same facts and goes on. Not here: which run is executed when (`scheduler`), rows (`commands`, `store`).
+
+mod active;
+mod deadlines;
+mod executor;
+mod facts;
+mod node;
+mod plan;
+mod runner;
+
+pub(crate) use active::{ActiveRuns, Stop};
+pub(crate) use deadlines::Deadlines;
+pub(crate) use executor::Executor;
+pub(crate) use runner::{Executed, Runner};
+
+/// What a panic said, as far as it said it in text.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()

@@ -29,14 +29,21 @@ mod store;
 pub mod commands;
 pub mod views;
 
+mod registry;
+
 mod engine;
 mod error;
+mod scheduler;
 mod verify;
+mod workflows;
 
 use holdpoint_state::Domain;
 
 pub use error::WorkflowError;
 pub use id::{AttemptId, NodeId, RunId};
+pub use registry::{Registry, SourceResolver, Unresolved, differences};
+pub use scheduler::{Scheduler, SchedulerOptions};
+pub use workflows::Workflows;
 
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].
 pub const DOMAIN: Domain = Domain {

@@ -39,6 +39,11 @@ impl Answer {
         }
     }
 
+    /// The run that it is for.
+    pub fn run(&self) -> &RunId {
+        &self.run
+    }
+
     /// Names the request that it answers, so that it can't meet a later one.
     #[must_use]
     pub fn to(mut self, request: impl Into<String>) -> Self {

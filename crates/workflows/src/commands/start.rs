@@ -93,6 +93,16 @@ impl Start {
         self
     }
 
+    /// The definition.
+    pub fn definition(&self) -> &Definition {
+        &self.definition
+    }
+
+    /// Where the definition came from.
+    pub fn source(&self) -> &SourceIdentity {
+        &self.source
+    }
+
     fn prepare(&self, clock: &dyn Clock) -> Result<Facts, WorkflowError> {
         // Form first, before any code of the author runs.
         let revision = self.source.revision();

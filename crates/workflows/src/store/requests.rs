@@ -15,7 +15,6 @@ use crate::model::{RequestKind, RequestStatus, SubmissionOutcome};
 pub(crate) struct RequestRow {
     pub(crate) key: i64,
     pub(crate) request_id: String,
-    pub(crate) attempt_key: i64,
     pub(crate) session: String,
     pub(crate) kind: RequestKind,
     pub(crate) contract: Digest,
@@ -27,12 +26,11 @@ fn from_row(row: &Row<'_>) -> Result<RequestRow, SqlError> {
     Ok(RequestRow {
         key: row.get(0)?,
         request_id: row.get(1)?,
-        attempt_key: row.get(2)?,
-        session: row.get(3)?,
-        kind: row.get(4)?,
-        contract: row.get(5)?,
-        revision: row.get::<_, i64>(6)?.unsigned_abs(),
-        status: row.get(7)?,
+        session: row.get(2)?,
+        kind: row.get(3)?,
+        contract: row.get(4)?,
+        revision: row.get::<_, i64>(5)?.unsigned_abs(),
+        status: row.get(6)?,
     })
 }
 
@@ -42,7 +40,7 @@ pub(crate) fn pending(change: &mut Change<'_>) -> Result<Option<RequestRow>, Sta
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT request_key, request_id, attempt_key, target_session_id, kind, contract_hash, revision, status
+            "SELECT request_key, request_id, target_session_id, kind, contract_hash, revision, status
              FROM interactive_requests WHERE run_key = :key AND status = 'pending'",
         )?
         .query_row(named_params! { ":key": key }, from_row)
@@ -55,7 +53,7 @@ pub(crate) fn named(change: &mut Change<'_>, id: &str) -> Result<Option<RequestR
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT request_key, request_id, attempt_key, target_session_id, kind, contract_hash, revision, status
+            "SELECT request_key, request_id, target_session_id, kind, contract_hash, revision, status
              FROM interactive_requests WHERE request_id = :id AND run_key = :key",
         )?
         .query_row(named_params! { ":key": key, ":id": id }, from_row)
@@ -71,7 +69,7 @@ pub(crate) fn with_submission(
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT q.request_key, q.request_id, q.attempt_key, q.target_session_id, q.kind, q.contract_hash, q.revision, q.status
+            "SELECT q.request_key, q.request_id, q.target_session_id, q.kind, q.contract_hash, q.revision, q.status
              FROM interactive_requests q JOIN interactive_submissions s ON s.request_key = q.request_key
              WHERE q.run_key = :key AND s.idempotency_key = :idempotency_key
              ORDER BY q.request_key DESC LIMIT 1",

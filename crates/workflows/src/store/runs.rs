@@ -26,7 +26,6 @@ pub(crate) struct RunRow {
     pub(crate) input: Digest,
     pub(crate) status: RunStatus,
     pub(crate) paused: bool,
-    pub(crate) status_detail: Option<String>,
     pub(crate) session: String,
     pub(crate) mode: ExecutionMode,
     pub(crate) queue: QueueStatus,
@@ -70,7 +69,7 @@ pub(crate) fn run_named(change: &mut Change<'_>, id: &str) -> Result<Option<RunR
         .sql()
         .prepare_cached(
             "SELECT r.run_id, r.root_key, r.restart_number, r.parent_run_revision, r.definition_digest, d.workflow_name,
-                 r.workflow_ref, r.launch_options_hash, r.input_hash, r.status, r.paused, r.status_detail,
+                 r.workflow_ref, r.launch_options_hash, r.input_hash, r.status, r.paused,
                  b.origin_session_id, b.execution_mode, q.status, q.error_code
              FROM runs r
              JOIN workflow_definitions d ON d.definition_digest = r.definition_digest
@@ -91,11 +90,10 @@ pub(crate) fn run_named(change: &mut Change<'_>, id: &str) -> Result<Option<RunR
                 input: row.get(8)?,
                 status: row.get(9)?,
                 paused: row.get(10)?,
-                status_detail: row.get(11)?,
-                session: row.get(12)?,
-                mode: row.get(13)?,
-                queue: row.get(14)?,
-                error_code: row.get(15)?,
+                session: row.get(11)?,
+                mode: row.get(12)?,
+                queue: row.get(13)?,
+                error_code: row.get(14)?,
             })
         })
         .optional()?)

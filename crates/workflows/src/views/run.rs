@@ -384,8 +384,6 @@ pub(crate) struct LoadedRun {
     pub(crate) attempt: Option<OpenAttempt>,
     /// The accepted answer that the open attempt has not used yet.
     pub(crate) answer: Option<Value>,
-    /// Whether an effect of the run was ever reserved.
-    pub(crate) has_effects: bool,
 }
 
 /// Loads a run for the engine.
@@ -397,8 +395,7 @@ pub(crate) fn load(
     let head = sql
         .prepare_cached(
             "SELECT r.resource_key, s.revision, r.status, r.workflow_ref, w.source_type, w.source_ref, w.source_revision,
-                 r.definition_digest, input.content,
-                 EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key)
+                 r.definition_digest, input.content
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
              JOIN run_sources w ON w.run_key = r.resource_key AND w.mount_path = ''
@@ -414,14 +411,11 @@ pub(crate) fn load(
                 (row.get::<_, String>(4)?, row.get::<_, String>(5)?, row.get::<_, String>(6)?),
                 row.get::<_, Digest>(7)?,
                 row.get::<_, Vec<u8>>(8)?,
-                row.get::<_, bool>(9)?,
             ))
         })
         .optional()
         .map_err(StateError::from)?;
-    let Some((key, revision, status, workflow_ref, source, definition_digest, input, has_effects)) =
-        head
-    else {
+    let Some((key, revision, status, workflow_ref, source, definition_digest, input)) = head else {
         return Ok(None);
     };
     let input = serde_json::from_slice(&input).map_err(|error| StateError::Corrupt {
@@ -454,7 +448,6 @@ pub(crate) fn load(
             .collect(),
         attempt: open_attempt(snapshot, key)?,
         answer,
-        has_effects,
     }))
 }
 

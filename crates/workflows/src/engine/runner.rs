@@ -1,0 +1,521 @@
+//! Takes up one run and executes it until it waits, ends, or belongs to somebody else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use holdpoint_state::effects::{EffectStart, Settlement};
+use holdpoint_state::{Database, Owner, StateError};
+use serde_json::Value;
+
+use super::Deadlines;
+use super::active::{ActiveRun, ActiveRuns, Stop};
+use super::executor::Executor;
+use super::facts::Facts;
+use super::node::{Ended, NodeRun, execution};
+use super::plan::{NextMove, Planner, storable};
+use crate::commands::{self, Advanced, Claimed, Claiming, FinishedAttempt, Move, NewAttempt, Plan};
+use crate::definition::{Definition, Node, NodeError, NodeKind, Recovery, StopReason};
+use crate::error::WorkflowError;
+use crate::id::RunId;
+use crate::registry::{SourceResolver, Unresolved, differences};
+use crate::routing::{NodeOutcome, NodeResult};
+use crate::views::{self, LoadedRun};
+
+/// What became of taking up a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Executed {
+    /// It was executed, and waits, ended, or was given back.
+    Released,
+    /// Somebody else was faster, or it needs nothing now.
+    Raced,
+    /// It was executed and then belonged to somebody else.
+    Lost,
+    /// This program does not have its workflow.
+    Unknown,
+}
+
+/// Executes runs for one scheduler.
+pub(crate) struct Runner {
+    pub(crate) db: Database,
+    pub(crate) resolver: Arc<dyn SourceResolver>,
+    pub(crate) owner: Owner,
+    pub(crate) lease_ms: i64,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) active: Arc<ActiveRuns>,
+    /// Whether runs are to be given back at their next boundary.
+    pub(crate) draining: AtomicBool,
+}
+
+/// An attempt that was begun.
+struct Current {
+    attempt: NewAttempt,
+    started_at: i64,
+    effect: Option<EffectStart>,
+    failure: Option<NodeError>,
+}
+
+/// What a node's end means for the run.
+enum Judged {
+    /// It becomes a step.
+    Step(FinishedAttempt, NodeResult),
+    /// It waits for an answer.
+    Ask(Value),
+    /// It may have acted, and nobody will know.
+    Doubt,
+    /// The scheduler stops before it came to an end.
+    GiveBack,
+    /// The claim is lost.
+    Lost,
+}
+
+impl Runner {
+    /// Takes up a run.
+    pub(crate) fn execute(
+        &self,
+        run: &RunId,
+        executor: &mut Executor,
+    ) -> Result<Executed, WorkflowError> {
+        let loaded = {
+            let snapshot = self.db.snapshot()?;
+            views::load(&snapshot, run)?
+        };
+        let Some(loaded) = loaded.filter(|loaded| !loaded.status.is_terminal()) else {
+            return Ok(Executed::Raced);
+        };
+        let definition = match self
+            .resolver
+            .resolve(&loaded.source, loaded.definition_digest)
+        {
+            Ok(definition) => definition,
+            Err(Unresolved::Unknown { .. }) => return Ok(Executed::Unknown),
+            Err(unresolved) => return self.put_aside(&loaded, &unresolved),
+        };
+        let mut facts = Arc::new(Facts::of(&loaded));
+        let now = self.db.clock().now().0;
+        let (plan, failure) = self
+            .planner(&definition, executor)
+            .first(&loaded, &mut facts, now)?;
+        let (next, claimed, failure) = match self.claim(&loaded, &definition, plan, failure) {
+            Ok(claimed) => claimed,
+            Err(error) if is_race(&error) => return Ok(Executed::Raced),
+            Err(error) => return Err(error),
+        };
+        let Claimed::Owned { claim, advanced } = claimed else {
+            return Ok(Executed::Released);
+        };
+        let active = Arc::new(ActiveRun::new(claim));
+        self.active.insert(run, Arc::clone(&active));
+        let driven = match current(next, advanced, failure) {
+            Some(current) => self.drive(&active, &definition, facts, current, executor),
+            None => Ok(Executed::Released),
+        };
+        let result = match driven {
+            Err(error) if error.is_claim_lost() => Ok(Executed::Lost),
+            Err(error) => {
+                self.give_up(&active, &error);
+                Err(error)
+            }
+            Ok(executed) => Ok(executed),
+        };
+        self.active.remove(run);
+        result
+    }
+
+    fn planner<'a>(
+        &'a self,
+        definition: &'a Definition,
+        executor: &'a mut Executor,
+    ) -> Planner<'a> {
+        Planner {
+            definition,
+            executor,
+            deadlines: &self.deadlines,
+        }
+    }
+
+    /// Claims the run with the first move of the plan. An effect that conflicts is left out: its attempt can only fail.
+    fn claim(
+        &self,
+        loaded: &LoadedRun,
+        definition: &Definition,
+        plan: Plan,
+        failure: Option<NodeError>,
+    ) -> Result<(Move, Claimed, Option<NodeError>), WorkflowError> {
+        let claiming = |plan: Plan| Claiming {
+            run: loaded.run_id.clone(),
+            revision: loaded.revision,
+            owner: self.owner.clone(),
+            lease_ms: self.lease_ms,
+            definition: definition.clone(),
+            plan,
+        };
+        let next = next_of(&plan).clone();
+        match commands::claim(&self.db, claiming(plan.clone())) {
+            Ok(receipt) => Ok((next, receipt.value, failure)),
+            Err(error) if failure.is_none() && is_effect_conflict(&error, &next) => {
+                let plan = without_effect(plan);
+                let next = next_of(&plan).clone();
+                let receipt = commands::claim(&self.db, claiming(plan))?;
+                Ok((next, receipt.value, Some(conflict_error())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The source is gone or changed, or gives no definition any more.
+    fn put_aside(
+        &self,
+        loaded: &LoadedRun,
+        unresolved: &Unresolved,
+    ) -> Result<Executed, WorkflowError> {
+        let (run, revision) = (&loaded.run_id, loaded.revision);
+        let put = match unresolved {
+            Unresolved::LoadFailed { error } => {
+                commands::fail_unclaimed(&self.db, run, revision, error)
+            }
+            Unresolved::Changed { detail, .. } => {
+                let changes = self.differences(loaded)?;
+                let detail = format!(
+                    "{detail}{}{}",
+                    if changes.is_empty() { "" } else { ": " },
+                    changes.join("; ")
+                );
+                commands::park_source_changed(&self.db, run, revision, &detail)
+            }
+            Unresolved::Unknown { .. } => return Ok(Executed::Unknown),
+        };
+        match put {
+            Ok(_) => Ok(Executed::Released),
+            Err(error) if is_race(&error) => Ok(Executed::Raced),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn differences(&self, loaded: &LoadedRun) -> Result<Vec<String>, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        let saved = views::definition_snapshot(&snapshot, loaded.definition_digest)?;
+        let present = self.resolver.present(&loaded.source).ok();
+        Ok(match (saved, present) {
+            (Some(saved), Some((present, _))) => differences(&saved, present.snapshot()),
+            _ => Vec::new(),
+        })
+    }
+
+    /// Node after node, one command for each.
+    fn drive(
+        &self,
+        active: &ActiveRun,
+        definition: &Definition,
+        mut facts: Arc<Facts>,
+        mut current: Current,
+        executor: &mut Executor,
+    ) -> Result<Executed, WorkflowError> {
+        loop {
+            let Some(node) = definition.node(&current.attempt.node_id) else {
+                return Err(WorkflowError::Transition {
+                    run: facts.run_id.to_string(),
+                    problem: format!("node {:?} is not known", current.attempt.node_id),
+                });
+            };
+            let source = active.begin_node();
+            let ended = match current.failure.take() {
+                Some(error) => Ended::Error {
+                    error,
+                    receipt: None,
+                },
+                None => NodeRun {
+                    node,
+                    attempt: &current.attempt,
+                    effect: current.effect.as_ref(),
+                    facts: &facts,
+                    source: &source,
+                }
+                .run(executor, &self.deadlines)?,
+            };
+            let (finished, result) =
+                match self.judge(active, node, &current, ended, source.signal().reason())? {
+                    Judged::Step(finished, result) => (finished, result),
+                    Judged::Ask(contract) => {
+                        commands::wait(
+                            &self.db,
+                            &active.claim,
+                            &current.attempt.attempt_id,
+                            &contract,
+                        )?;
+                        return Ok(Executed::Released);
+                    }
+                    Judged::Doubt => {
+                        if let Some(EffectStart::Execute(effect)) = &current.effect {
+                            commands::doubt(&self.db, &active.claim, effect)?;
+                        }
+                        return Ok(Executed::Released);
+                    }
+                    Judged::GiveBack => {
+                        commands::hand_over(&self.db, &active.claim)?;
+                        return Ok(Executed::Released);
+                    }
+                    Judged::Lost => return Ok(Executed::Lost),
+                };
+            Arc::make_mut(&mut facts).apply(result);
+            let NextMove { next, failure } = self.planner(definition, executor).next(&facts)?;
+            let next = match next {
+                Move::Start(_) if self.draining.load(Ordering::SeqCst) => Move::HandOver,
+                other => other,
+            };
+            match self.advance(active, definition, finished, next, failure)? {
+                Some(next) => current = next,
+                None => return Ok(Executed::Released),
+            }
+        }
+    }
+
+    /// Commits a step with the move after it.
+    fn advance(
+        &self,
+        active: &ActiveRun,
+        definition: &Definition,
+        finished: FinishedAttempt,
+        next: Move,
+        failure: Option<NodeError>,
+    ) -> Result<Option<Current>, WorkflowError> {
+        let (db, claim) = (&self.db, &active.claim);
+        match commands::advance(db, claim, definition, Some(finished.clone()), next.clone()) {
+            Ok(receipt) => Ok(current(next, receipt.value, failure)),
+            Err(error) if failure.is_none() && is_effect_conflict(&error, &next) => {
+                let next = effectless(next);
+                let receipt =
+                    commands::advance(db, claim, definition, Some(finished), next.clone())?;
+                Ok(current(next, receipt.value, Some(conflict_error())))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the end of a node means. Arms are in order of precedence: a lost claim writes nothing, a spent budget times out
+    /// whatever the node says after it, and only then counts what the node gave.
+    fn judge(
+        &self,
+        active: &ActiveRun,
+        node: &Node,
+        current: &Current,
+        ended: Ended,
+        raised: Option<StopReason>,
+    ) -> Result<Judged, WorkflowError> {
+        let stopped = active.stopped();
+        if stopped == Some(Stop::Lost) {
+            return Ok(Judged::Lost);
+        }
+        let timed_out = raised == Some(StopReason::TimedOut);
+        let acts = matches!(current.effect, Some(EffectStart::Execute(_)));
+        let cut_short = match &ended {
+            Ended::Unknown => true,
+            Ended::Error { error, .. } => {
+                error.outcome() != NodeOutcome::Failed && raised.is_some()
+            }
+            Ended::Value { .. } | Ended::Ask(_) => false,
+        };
+        if stopped == Some(Stop::Drain) && cut_short {
+            return Ok(Judged::GiveBack);
+        }
+        if acts && cut_short && recovery(node) == Some(Recovery::Manual) {
+            return Ok(Judged::Doubt);
+        }
+        let late = NodeError::stopped(StopReason::TimedOut);
+        let (outcome, output, error, receipt, settlement) = match ended {
+            Ended::Ask(_) if timed_out => (NodeOutcome::TimedOut, None, Some(late), None, None),
+            Ended::Ask(contract) => return Ok(Judged::Ask(contract)),
+            Ended::Value { output, receipt } => {
+                let settlement = storable(&execution(&output, receipt.as_ref()));
+                match settlement {
+                    Err(error) => {
+                        let settlement = Settlement::Rejected {
+                            error: error.to_string(),
+                        };
+                        (
+                            NodeOutcome::Failed,
+                            None,
+                            Some(error),
+                            receipt,
+                            Some(settlement),
+                        )
+                    }
+                    Ok(payload) => {
+                        let settlement = Settlement::Applied {
+                            result: Some(payload),
+                            external_ref: None,
+                        };
+                        if timed_out {
+                            (
+                                NodeOutcome::TimedOut,
+                                None,
+                                Some(late),
+                                receipt,
+                                Some(settlement),
+                            )
+                        } else {
+                            (
+                                NodeOutcome::Ok,
+                                Some(output),
+                                None,
+                                receipt,
+                                Some(settlement),
+                            )
+                        }
+                    }
+                }
+            }
+            Ended::Error { error, receipt } if cut_short => {
+                let outcome = error.outcome();
+                (
+                    outcome,
+                    None,
+                    Some(error),
+                    receipt,
+                    Some(Settlement::Interrupted),
+                )
+            }
+            Ended::Error { error, receipt } => {
+                let settlement = Settlement::Rejected {
+                    error: error.to_string(),
+                };
+                if timed_out {
+                    (
+                        NodeOutcome::TimedOut,
+                        None,
+                        Some(late),
+                        receipt,
+                        Some(settlement),
+                    )
+                } else {
+                    (
+                        error.outcome(),
+                        None,
+                        Some(error),
+                        receipt,
+                        Some(settlement),
+                    )
+                }
+            }
+            Ended::Unknown => {
+                let settlement = Settlement::Interrupted;
+                (
+                    NodeOutcome::TimedOut,
+                    None,
+                    Some(late),
+                    None,
+                    Some(settlement),
+                )
+            }
+        };
+        let finished_at = self.db.clock().now().0.max(current.started_at);
+        let result = NodeResult {
+            attempt_id: current.attempt.attempt_id.clone(),
+            node_id: current.attempt.node_id.clone(),
+            node_type: node.kind.node_type().to_owned(),
+            outcome,
+            started_at: current.started_at,
+            finished_at,
+            duration_ms: finished_at - current.started_at,
+            output,
+            error: error.map(|error| error.to_string()),
+        };
+        let mut finished = FinishedAttempt::new(result.clone(), receipt.as_ref())?;
+        if let (Some(EffectStart::Execute(effect)), Some(settlement)) =
+            (&current.effect, settlement)
+        {
+            finished = finished.settling(effect.clone(), settlement);
+        }
+        Ok(Judged::Step(finished, result))
+    }
+
+    /// The runner itself failed: the run is parked with the reason, so that it is not taken up again at once.
+    fn give_up(&self, active: &ActiveRun, error: &WorkflowError) {
+        let given = if error.is_retryable() {
+            commands::hand_over(&self.db, &active.claim)
+        } else {
+            commands::give_up(&self.db, &active.claim, &error.to_string())
+        };
+        if let Err(second) = given {
+            // The lease ends by itself, and the run is then taken up again.
+            tracing::warn!(run = %active.claim.resource(), error = %second, "a run could not be given back");
+        }
+    }
+}
+
+/// The attempt that a move began.
+fn current(next: Move, advanced: Advanced, failure: Option<NodeError>) -> Option<Current> {
+    let (Move::Start(attempt), Some(started_at)) = (next, advanced.started_at) else {
+        return None;
+    };
+    if matches!(advanced.effect, Some(EffectStart::Ambiguous { .. })) {
+        return None;
+    }
+    Some(Current {
+        failure,
+        attempt,
+        started_at: started_at.0,
+        effect: advanced.effect,
+    })
+}
+
+fn conflict_error() -> NodeError {
+    NodeError::named(
+        "EffectConflict",
+        "the effect of this visit was reserved before with another request",
+    )
+}
+
+fn recovery(node: &Node) -> Option<Recovery> {
+    match &node.kind {
+        NodeKind::Action(action) => Some(action.effect.recovery),
+        NodeKind::Compute(_) | NodeKind::Checkpoint(_) => None,
+    }
+}
+
+fn next_of(plan: &Plan) -> &Move {
+    match plan {
+        Plan::First { next, .. } | Plan::Answered { next, .. } | Plan::Again { next } => next,
+    }
+}
+
+fn without_effect(plan: Plan) -> Plan {
+    match plan {
+        Plan::First { title, next } => Plan::First {
+            title,
+            next: effectless(next),
+        },
+        Plan::Answered { finished, next } => Plan::Answered {
+            finished,
+            next: effectless(next),
+        },
+        Plan::Again { next } => Plan::Again {
+            next: effectless(next),
+        },
+    }
+}
+
+fn effectless(next: Move) -> Move {
+    match next {
+        Move::Start(attempt) => Move::Start(NewAttempt {
+            effect: None,
+            ..attempt
+        }),
+        other => other,
+    }
+}
+
+/// The key of the effect is taken by another request: the node fails, and nothing else does.
+fn is_effect_conflict(error: &WorkflowError, next: &Move) -> bool {
+    let has_effect = matches!(next, Move::Start(attempt) if attempt.effect.is_some());
+    has_effect
+        && matches!(error, WorkflowError::State(StateError::Conflict { resource, .. }) if resource.kind() == "effect")
+}
+
+/// Somebody else took the run, or changed it, between reading and claiming.
+fn is_race(error: &WorkflowError) -> bool {
+    matches!(
+        error,
+        WorkflowError::State(StateError::StaleRevision { .. } | StateError::LeaseHeld { .. })
+            | WorkflowError::Rejected { .. }
+    )
+}

@@ -1,0 +1,248 @@
+//! Where the code of a run comes from: the definitions that this program knows, and the files that runs were started from.
+//!
+//! A run is executed only on a definition with the digest that it was pinned to. The digest covers what decides behaviour; a file
+//! that changed in what is only displayed is still the same definition. Not here: what happens with a run whose definition is
+//! gone or changed (`engine`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use holdpoint_state::Digest;
+use serde_json::Value;
+
+use crate::definition::{Definition, SourceIdentity};
+use crate::file;
+
+/// How many differences between two definitions are told.
+const DIFFERENCES_MAX: usize = 20;
+
+/// Why a source gives no definition for a run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unresolved {
+    /// This program does not know the source at all; another one may.
+    #[error("this program does not know {reference:?}")]
+    Unknown {
+        /// The source's reference.
+        reference: String,
+    },
+    /// The source gives another definition now, or can't be read any more.
+    #[error("{detail}")]
+    Changed {
+        /// What is there now.
+        detail: String,
+        /// The definition that it gives, if it gives one.
+        digest: Option<Digest>,
+    },
+    /// The source is unchanged and still gives no definition.
+    #[error("{error}")]
+    LoadFailed {
+        /// Why.
+        error: String,
+    },
+}
+
+/// Finds code by the identity that a run stored. The [`Registry`] is one; a program that keeps definitions elsewhere brings its
+/// own.
+pub trait SourceResolver: Send + Sync {
+    /// The definition of a source, which must have this digest.
+    ///
+    /// # Errors
+    ///
+    /// [`Unresolved`] says whether the run waits, is parked, or fails.
+    fn resolve(&self, source: &SourceIdentity, digest: Digest) -> Result<Definition, Unresolved>;
+
+    /// The definition that a source gives now, whatever its digest.
+    ///
+    /// # Errors
+    ///
+    /// As [`SourceResolver::resolve`].
+    fn present(&self, source: &SourceIdentity) -> Result<(Definition, SourceIdentity), Unresolved>;
+}
+
+/// The definitions that a program registered, and workflow files read from disk each time.
+#[derive(Debug, Default)]
+pub struct Registry {
+    known: RwLock<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By name; all versions that were registered, the latest last.
+    inline: BTreeMap<String, Vec<Definition>>,
+    /// By id, with the revision.
+    builtin: BTreeMap<String, (String, Definition)>,
+}
+
+impl Registry {
+    /// Makes a definition that the program built known by its name. Earlier ones of the name stay, for runs that are pinned to
+    /// them.
+    pub fn register(&self, definition: &Definition) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let versions = known
+            .inline
+            .entry(definition.name().to_owned())
+            .or_default();
+        versions.retain(|version| version.digest() != definition.digest());
+        versions.push(definition.clone());
+    }
+
+    /// Makes a built-in definition known by its id and revision.
+    pub fn register_builtin(&self, id: &str, revision: &str, definition: &Definition) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known
+            .builtin
+            .insert(id.to_owned(), (revision.to_owned(), definition.clone()));
+    }
+
+    /// The latest registered definition of a name.
+    pub fn named(&self, name: &str) -> Option<Definition> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known
+            .inline
+            .get(name)
+            .and_then(|versions| versions.last().cloned())
+            .or_else(|| {
+                known
+                    .builtin
+                    .get(name)
+                    .map(|(_, definition)| definition.clone())
+            })
+    }
+
+    /// All registered names.
+    pub fn names(&self) -> Vec<String> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known
+            .inline
+            .keys()
+            .chain(known.builtin.keys())
+            .cloned()
+            .collect()
+    }
+
+    fn version(&self, name: &str, digest: Digest) -> Option<Definition> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let versions = known.inline.get(name)?;
+        versions
+            .iter()
+            .find(|version| version.digest() == digest.0)
+            .cloned()
+    }
+}
+
+impl SourceResolver for Registry {
+    fn resolve(&self, source: &SourceIdentity, digest: Digest) -> Result<Definition, Unresolved> {
+        if let SourceIdentity::Inline { name, .. } = source
+            && let Some(definition) = self.version(name, digest)
+        {
+            return Ok(definition);
+        }
+        let (definition, _) = self.present(source)?;
+        if definition.digest() == digest.0 {
+            return Ok(definition);
+        }
+        Err(Unresolved::Changed {
+            detail: format!(
+                "{} gives definition {} now, and the run is pinned to sha256:{digest}",
+                source.reference(),
+                definition.digest_text(),
+            ),
+            digest: Some(Digest(definition.digest())),
+        })
+    }
+
+    fn present(&self, source: &SourceIdentity) -> Result<(Definition, SourceIdentity), Unresolved> {
+        let unknown = || Unresolved::Unknown {
+            reference: source.reference(),
+        };
+        match source {
+            SourceIdentity::Inline { name, .. } => {
+                let definition = self.named(name).ok_or_else(unknown)?;
+                let source = SourceIdentity::inline(&definition);
+                Ok((definition, source))
+            }
+            SourceIdentity::Builtin { id, .. } => {
+                let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+                let (revision, definition) = known.builtin.get(id).ok_or_else(unknown)?;
+                let source = SourceIdentity::Builtin {
+                    id: id.clone(),
+                    revision: revision.clone(),
+                };
+                Ok((definition.clone(), source))
+            }
+            SourceIdentity::File { path, sha256 } => read_file(Path::new(path), sha256),
+        }
+    }
+}
+
+fn read_file(path: &Path, sha256: &str) -> Result<(Definition, SourceIdentity), Unresolved> {
+    match file::read(path) {
+        Ok(read) => Ok((read.definition, read.source)),
+        Err(error) => {
+            // The same bytes that gave a definition once and give none now are a fault of this program, not an edit.
+            let unchanged =
+                std::fs::read(path).is_ok_and(|bytes| Digest::of(&bytes).to_hex() == sha256);
+            Err(if unchanged {
+                Unresolved::LoadFailed {
+                    error: error.to_string(),
+                }
+            } else {
+                Unresolved::Changed {
+                    detail: error.to_string(),
+                    digest: None,
+                }
+            })
+        }
+    }
+}
+
+/// In what two definition snapshots differ, as JSON pointers with both values cut short. Empty when they are equal.
+pub fn differences(saved: &Value, present: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    compare("", saved, present, &mut found);
+    if DIFFERENCES_MAX < found.len() {
+        let more = found.len() - DIFFERENCES_MAX;
+        found.truncate(DIFFERENCES_MAX);
+        found.push(format!("and {more} more"));
+    }
+    found
+}
+
+fn compare(at: &str, saved: &Value, present: &Value, found: &mut Vec<String>) {
+    match (saved, present) {
+        (Value::Object(saved), Value::Object(present)) => {
+            for (key, value) in saved {
+                let at = format!("{at}/{key}");
+                match present.get(key) {
+                    Some(other) => compare(&at, value, other, found),
+                    None => found.push(format!("{at} is gone")),
+                }
+            }
+            for key in present.keys().filter(|key| !saved.contains_key(*key)) {
+                found.push(format!("{at}/{key} is new"));
+            }
+        }
+        (Value::Array(saved), Value::Array(present)) if saved.len() == present.len() => {
+            for (index, (value, other)) in saved.iter().zip(present).enumerate() {
+                compare(&format!("{at}/{index}"), value, other, found);
+            }
+        }
+        (saved, present) if saved == present => {}
+        (saved, present) => {
+            found.push(format!(
+                "{at} was {} and is {}",
+                short(saved),
+                short(present)
+            ));
+        }
+    }
+}
+
+fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(80) {
+        None => text,
+        Some(_) => text.chars().take(80).chain(['…']).collect(),
+    }
+}

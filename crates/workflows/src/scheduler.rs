@@ -1,0 +1,249 @@
+//! Executes runs in this process: worker threads, one sweep that finds work, one thread that renews claims.
+//!
+//! Finding work is level-based: the sweep reads, again and again, which runs nobody owns and nothing holds back, so that an error
+//! or a lost wake-up postpones a run and never loses it. What this process itself makes eligible is offered directly. Not here:
+//! executing (`engine`), rows (`commands`, `views`).
+
+mod hub;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use holdpoint_state::{Database, Owner, OwnerKind};
+
+use crate::engine::{ActiveRuns, Deadlines, Executed, Executor, Runner, Stop};
+use crate::error::WorkflowError;
+use crate::registry::SourceResolver;
+use crate::views;
+
+pub(crate) use hub::Hub;
+use hub::Taken;
+
+/// How long a scheduler that is dropped waits for nodes to come to an end.
+const DROP_PATIENCE: Duration = Duration::from_secs(1);
+
+/// The settings of a scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchedulerOptions {
+    /// How many runs are executed at once: the number of worker threads.
+    pub workers: usize,
+    /// How long a claim lasts without a renewal, in milliseconds. It is renewed at a third of this.
+    pub lease_ms: i64,
+    /// How often the store is searched for work that other processes made, or that lost runners left, in milliseconds.
+    pub poll_interval_ms: u64,
+}
+
+impl Default for SchedulerOptions {
+    fn default() -> Self {
+        Self {
+            workers: 4,
+            lease_ms: 30_000,
+            poll_interval_ms: 2_000,
+        }
+    }
+}
+
+/// Executes runs until it is stopped or dropped.
+///
+/// It takes what nobody owns: new runs, runs whose answer was accepted, and runs whose runner was lost, also in another process.
+#[must_use = "the scheduler stops when it is dropped"]
+pub struct Scheduler {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    runner: Runner,
+    hub: Arc<Hub>,
+    options: SchedulerOptions,
+    /// Ends the renewals; they outlive the workers.
+    closed: AtomicBool,
+}
+
+impl Scheduler {
+    pub(crate) fn start(
+        db: &Database,
+        resolver: Arc<dyn SourceResolver>,
+        hub: &Arc<Hub>,
+        options: SchedulerOptions,
+    ) -> Result<Self, WorkflowError> {
+        check(&options)?;
+        let owner = Owner::new(OwnerKind::Host, "host");
+        let active = Arc::new(ActiveRuns::default());
+        hub.attach(&owner, &active)?;
+        let shared = Arc::new(Shared {
+            runner: Runner {
+                db: db.clone(),
+                resolver,
+                owner,
+                lease_ms: options.lease_ms,
+                deadlines: Deadlines::new(Arc::clone(db.clock()))?,
+                active,
+                draining: AtomicBool::new(false),
+            },
+            hub: Arc::clone(hub),
+            options,
+            closed: AtomicBool::new(false),
+        });
+        let mut scheduler = Self {
+            shared,
+            threads: Vec::new(),
+        };
+        scheduler.spawn("holdpoint-renewal".to_owned(), Shared::renew)?;
+        scheduler.spawn("holdpoint-sweep".to_owned(), Shared::sweep)?;
+        for index in 0..options.workers {
+            scheduler.spawn(format!("holdpoint-worker-{index}"), Shared::work)?;
+        }
+        Ok(scheduler)
+    }
+
+    fn spawn(&mut self, name: String, body: fn(&Shared)) -> Result<(), WorkflowError> {
+        let shared = Arc::clone(&self.shared);
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || body(&shared))
+            .map_err(|error| WorkflowError::Scheduler {
+                problem: format!("could not start a thread: {error}"),
+            })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Waits until nothing is executed and a fresh search finds no work, or until the limit. Returns whether it became idle.
+    ///
+    /// Runs that wait for an answer, that are parked, or whose workflow this program does not know, are no work.
+    pub fn wait_until_idle(&self, limit: Duration) -> bool {
+        self.shared.hub.wait_until_idle(limit)
+    }
+
+    /// Stops: takes no new work, lets each node come to its end, and gives its run back. Nodes that are still going on after
+    /// `patience` get their signal; what they did is then recovered by the rules for lost runners.
+    pub fn stop(mut self, patience: Duration) {
+        self.shut_down(patience);
+    }
+
+    fn shut_down(&mut self, patience: Duration) {
+        if self.threads.is_empty() {
+            return;
+        }
+        self.shared.runner.draining.store(true, Ordering::SeqCst);
+        self.shared.hub.drain();
+        if !self.shared.hub.wait_until_inactive(patience) {
+            for active in self.shared.runner.active.all() {
+                active.stop(Stop::Drain);
+            }
+        }
+        // The workers end first: while one of them works, its claim must be renewed.
+        for worker in self.threads.drain(2.min(self.threads.len())..) {
+            join(worker);
+        }
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.hub.close();
+        for thread in self.threads.drain(..) {
+            join(thread);
+        }
+        self.shared.hub.detach();
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    let name = thread.thread().name().unwrap_or("worker").to_owned();
+    if thread.join().is_err() {
+        tracing::error!(thread = name, "BUG: a thread of the scheduler panicked");
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.shut_down(DROP_PATIENCE);
+    }
+}
+
+impl std::fmt::Debug for Scheduler {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Scheduler")
+            .field("options", &self.shared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+fn check(options: &SchedulerOptions) -> Result<(), WorkflowError> {
+    let problem = if options.workers == 0 {
+        "workers must be at least 1"
+    } else if options.lease_ms < 3 {
+        "the lease must last at least 3 ms"
+    } else if options.poll_interval_ms == 0 {
+        "the poll interval must be at least 1 ms"
+    } else {
+        return Ok(());
+    };
+    Err(WorkflowError::Input {
+        what: "scheduler options",
+        problem: problem.to_owned(),
+    })
+}
+
+impl Shared {
+    /// A worker: run after run.
+    fn work(&self) {
+        let name = std::thread::current().name().unwrap_or("worker").to_owned();
+        let mut executor = Executor::new(format!("{name}-node"));
+        while let Some(run) = self.hub.take() {
+            let taken = match self.runner.execute(&run, &mut executor) {
+                Ok(Executed::Released | Executed::Raced) => Taken::Done,
+                Ok(Executed::Lost) => {
+                    tracing::info!(run = %run, "the claim was lost; whoever has it now goes on");
+                    Taken::Done
+                }
+                Ok(Executed::Unknown) => Taken::Unknown,
+                Err(error) => {
+                    tracing::warn!(run = %run, error = %error, "a run could not be executed; it is tried again later");
+                    Taken::Failed
+                }
+            };
+            self.hub
+                .give_back(&run, taken, self.options.poll_interval_ms);
+        }
+    }
+
+    /// The sweep: reads what is due, when woken and at each interval.
+    fn sweep(&self) {
+        let batch = self.options.workers.saturating_mul(4).max(16);
+        while let Some(known) = self.hub.wait_for_sweep(self.options.poll_interval_ms) {
+            let now = self.runner.db.clock().now();
+            let found = self
+                .runner
+                .db
+                .snapshot()
+                .and_then(|snapshot| views::due(&snapshot, now, batch.saturating_add(known)));
+            match found {
+                Ok(runs) => self.hub.found(runs, batch),
+                Err(error) => {
+                    tracing::warn!(error = %error, "the store could not be searched for work; it is tried again");
+                    self.hub.found_nothing_by_error();
+                }
+            }
+        }
+    }
+
+    /// Renews the claims of all runs that are executed, each at a third of its lease.
+    fn renew(&self) {
+        let interval = Duration::from_millis(self.options.lease_ms.unsigned_abs() / 3);
+        while !self.closed.load(Ordering::SeqCst) {
+            if self.hub.pause_renewal(interval, &self.closed) {
+                continue;
+            }
+            for active in self.runner.active.all() {
+                if let Err(error) = self.runner.db.renew(&active.claim) {
+                    let lost = WorkflowError::State(error);
+                    if lost.is_claim_lost() || active.claim.is_expired(&**self.runner.db.clock()) {
+                        active.stop(Stop::Lost);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! What the parts of one process tell each other: work that was made, runs that were given back, changes that somebody waits for.
+//!
+//! Everything here is a hint and lives in memory: the store says what is true, and the sweep reads it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use holdpoint_state::Owner;
+use holdpoint_state::clock::{Clock, MonotonicMillis};
+
+use crate::engine::{ActiveRuns, Stop};
+use crate::error::WorkflowError;
+use crate::id::RunId;
+
+/// The longest that a run which failed to be taken up is left alone, in milliseconds.
+const BACK_OFF_MAX_MS: u64 = 60_000;
+
+/// How long a wait for idleness sleeps at most before it looks again.
+const LOOK: Duration = Duration::from_millis(100);
+/// What a look that was woken counts against the limit, so that a busy process can't keep a wait alive for ever.
+const LOOK_COST: Duration = Duration::from_micros(100);
+
+/// The meeting point of a process.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+    /// For workers, the sweep and the renewals.
+    work: Condvar,
+    /// For whoever waits for a run or for idleness.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    attached: Option<Attached>,
+    ready: VecDeque<RunId>,
+    active: BTreeSet<RunId>,
+    /// Offered while it was executed: it is looked at once more.
+    again: BTreeSet<RunId>,
+    /// Not known here, until it is offered or a definition is registered.
+    unknown: BTreeSet<RunId>,
+    postponed: BTreeMap<RunId, Postponed>,
+    wants_sweep: bool,
+    sweeping: bool,
+    /// The last search was not cut off at its limit.
+    saw_everything: bool,
+    /// The last search found nothing to do at all.
+    idle_after_sweep: bool,
+    draining: bool,
+    closed: bool,
+    changes: u64,
+}
+
+#[derive(Debug)]
+struct Attached {
+    owner: Owner,
+    active: Arc<ActiveRuns>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Postponed {
+    until: MonotonicMillis,
+    errors: u32,
+}
+
+/// How a worker's turn with a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Nothing more to do now.
+    Done,
+    /// This program does not have the workflow.
+    Unknown,
+    /// An error; it is tried again later.
+    Failed,
+}
+
+impl Hub {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            clock,
+            state: Mutex::new(State::default()),
+            work: Condvar::new(),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // --- for the verbs of the program ---
+
+    /// The owner of the scheduler of this process, if one runs.
+    pub(crate) fn owner(&self) -> Option<Owner> {
+        self.lock()
+            .attached
+            .as_ref()
+            .map(|attached| attached.owner.clone())
+    }
+
+    /// A run may be taken up now.
+    pub(crate) fn offer(&self, run: &RunId) {
+        let mut state = self.lock();
+        state.changes += 1;
+        state.unknown.remove(run);
+        state.postponed.remove(run);
+        if state.attached.is_some() && !state.draining {
+            if state.active.contains(run) {
+                state.again.insert(run.clone());
+            } else if !state.ready.contains(run) {
+                state.ready.push_back(run.clone());
+            }
+        }
+        drop(state);
+        self.work.notify_one();
+        self.changed.notify_all();
+    }
+
+    /// A run was taken away from its runner: the node stops.
+    pub(crate) fn stop(&self, run: &RunId) {
+        let active = self
+            .lock()
+            .attached
+            .as_ref()
+            .map(|attached| Arc::clone(&attached.active));
+        if let Some(active) = active {
+            active.stop(run, Stop::Lost);
+        }
+        self.tell();
+    }
+
+    /// Something changed that somebody may wait for.
+    pub(crate) fn tell(&self) {
+        self.lock().changes += 1;
+        self.changed.notify_all();
+    }
+
+    /// A definition was registered: runs that were not known may be now.
+    pub(crate) fn learned(&self) {
+        let mut state = self.lock();
+        if state.unknown.is_empty() {
+            return;
+        }
+        state.unknown.clear();
+        state.wants_sweep = true;
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// How many changes there were.
+    pub(crate) fn changes(&self) -> u64 {
+        self.lock().changes
+    }
+
+    /// Waits until there is a change after `seen`, or until the limit. Returns whether there was a change.
+    pub(crate) fn wait_for_change(&self, seen: u64, limit: Duration) -> bool {
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), limit, |state| state.changes == seen);
+        waited.unwrap_or_else(PoisonError::into_inner).0.changes != seen
+    }
+
+    // --- for the scheduler ---
+
+    pub(super) fn attach(
+        &self,
+        owner: &Owner,
+        active: &Arc<ActiveRuns>,
+    ) -> Result<(), WorkflowError> {
+        let mut state = self.lock();
+        if state.attached.is_some() {
+            return Err(WorkflowError::Scheduler {
+                problem: "runs already; one is enough for each set of workflows".to_owned(),
+            });
+        }
+        *state = State {
+            changes: state.changes,
+            wants_sweep: true,
+            attached: Some(Attached {
+                owner: owner.clone(),
+                active: Arc::clone(active),
+            }),
+            ..State::default()
+        };
+        Ok(())
+    }
+
+    pub(super) fn detach(&self) {
+        let mut state = self.lock();
+        state.attached = None;
+        state.changes += 1;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// The next run for a worker; none when the worker should end.
+    pub(super) fn take(&self) -> Option<RunId> {
+        let mut state = self.lock();
+        loop {
+            if state.draining {
+                return None;
+            }
+            if let Some(run) = state.ready.pop_front() {
+                state.active.insert(run.clone());
+                return Some(run);
+            }
+            if !state.saw_everything && !state.wants_sweep && !state.sweeping {
+                // The last search was cut off at its limit: there may be more.
+                state.wants_sweep = true;
+                self.work.notify_all();
+            }
+            state = self
+                .work
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A worker is done with a run.
+    pub(super) fn give_back(&self, run: &RunId, taken: Taken, interval_ms: u64) {
+        let mut state = self.lock();
+        state.active.remove(run);
+        state.changes += 1;
+        match taken {
+            Taken::Done => {
+                state.postponed.remove(run);
+            }
+            Taken::Unknown => {
+                state.unknown.insert(run.clone());
+            }
+            Taken::Failed => {
+                let errors = state
+                    .postponed
+                    .get(run)
+                    .map_or(0, |postponed| postponed.errors)
+                    + 1;
+                let back_off = interval_ms
+                    .saturating_mul(1 << errors.min(6))
+                    .min(BACK_OFF_MAX_MS);
+                let until = MonotonicMillis(self.clock.monotonic().0.saturating_add(back_off));
+                state
+                    .postponed
+                    .insert(run.clone(), Postponed { until, errors });
+            }
+        }
+        if state.again.remove(run) && !state.draining {
+            state.ready.push_back(run.clone());
+            self.work.notify_one();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits for a reason to search; gives how many known runs the search may meet. None when the sweep should end.
+    pub(super) fn wait_for_sweep(&self, interval_ms: u64) -> Option<usize> {
+        let waited = self.work.wait_timeout_while(
+            self.lock(),
+            Duration::from_millis(interval_ms),
+            |state| !state.wants_sweep && !state.closed,
+        );
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.closed {
+            return None;
+        }
+        state.wants_sweep = false;
+        state.sweeping = true;
+        Some(state.ready.len() + state.active.len() + state.unknown.len() + state.postponed.len())
+    }
+
+    /// What a search found; `batch` is what it would have found at most beside known runs.
+    pub(super) fn found(&self, runs: Vec<RunId>, batch: usize) {
+        let now = self.clock.monotonic();
+        let mut state = self.lock();
+        state.sweeping = false;
+        let mut taken = 0;
+        for run in runs {
+            let left_alone = state.active.contains(&run)
+                || state.unknown.contains(&run)
+                || state
+                    .postponed
+                    .get(&run)
+                    .is_some_and(|postponed| now.0 < postponed.until.0);
+            if left_alone || state.draining {
+                continue;
+            }
+            taken += 1;
+            if !state.ready.contains(&run) {
+                state.ready.push_back(run);
+            }
+        }
+        state.saw_everything = taken < batch;
+        state.idle_after_sweep = taken == 0;
+        drop(state);
+        self.work.notify_all();
+        self.changed.notify_all();
+    }
+
+    pub(super) fn found_nothing_by_error(&self) {
+        let mut state = self.lock();
+        state.sweeping = false;
+        state.saw_everything = true;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Waits between two renewals. Returns whether it was woken for another reason than the time.
+    pub(super) fn pause_renewal(&self, interval: Duration, closed: &AtomicBool) -> bool {
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), interval, |_| !closed.load(Ordering::SeqCst));
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        closed.load(Ordering::SeqCst)
+    }
+
+    /// Takes no new work from now on.
+    pub(super) fn drain(&self) {
+        let mut state = self.lock();
+        state.draining = true;
+        state.ready.clear();
+        state.again.clear();
+        drop(state);
+        self.work.notify_all();
+    }
+
+    /// Ends the sweep and the renewals.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.work.notify_all();
+        self.changed.notify_all();
+    }
+
+    pub(super) fn wait_until_inactive(&self, limit: Duration) -> bool {
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), limit, |state| !state.active.is_empty());
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.active.is_empty()
+    }
+
+    pub(super) fn wait_until_idle(&self, limit: Duration) -> bool {
+        let mut left = limit;
+        let mut state = self.lock();
+        loop {
+            // A search that begins after everything was given back sees all that they left.
+            state.wants_sweep = true;
+            state.idle_after_sweep = false;
+            self.work.notify_all();
+            loop {
+                if state.draining || state.attached.is_none() {
+                    return false;
+                }
+                let busy = !state.active.is_empty() || !state.ready.is_empty();
+                if !busy && state.idle_after_sweep {
+                    return true;
+                }
+                if !busy && !state.wants_sweep && !state.sweeping {
+                    break;
+                }
+                if left.is_zero() {
+                    return false;
+                }
+                let look = LOOK.min(left);
+                let waited = self.changed.wait_timeout(state, look);
+                let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                state = woken;
+                left = left.saturating_sub(if timeout.timed_out() { look } else { LOOK_COST });
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The handle of a program: every verb, with the process's own scheduler told of what it makes.
+//!
+//! Not here: rules. Each verb is one of `commands` or `views`; this room only passes on what happened.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdpoint_state::{Actor, Database, Receipt};
+use serde_json::Value;
+
+use crate::commands::{self, Answer, Answered, Control, Paused, Restart, Start};
+use crate::definition::{Definition, SourceIdentity};
+use crate::error::WorkflowError;
+use crate::file::WorkflowFile;
+use crate::id::RunId;
+use crate::registry::{Registry, SourceResolver, Unresolved, differences};
+use crate::scheduler::{Hub, Scheduler, SchedulerOptions};
+use crate::views::{self, DisplayStatus, Explanation, Filter, Page, RunView};
+
+/// How often a wait looks at the store, for what other processes do.
+const LOOK: Duration = Duration::from_millis(50);
+/// What a look that was woken by a change counts against the limit.
+const LOOK_COST: Duration = Duration::from_millis(1);
+
+/// The workflows of one store. Clones share it.
+///
+/// ```
+/// use holdpoint_state::{Database, Identity, Schema};
+/// use holdpoint_workflows::{DOMAIN, Workflows, definition::Workflow};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("state.sqlite");
+///
+/// let schema = Schema::compose(Identity::PI_WORKFLOWS, [holdpoint_state::DOMAIN, DOMAIN])?;
+/// let workflows = Workflows::new(Database::open(path, &schema)?);
+///
+/// let double = Workflow::new("double")
+///     .input::<u64>()
+///     .start_at("double")
+///     .compute("double", |ctx| Ok(ctx.input() * 2))
+///     .build()?;
+///
+/// let scheduler = workflows.scheduler(Default::default())?;
+/// let run = workflows.run(&double, 21)?;
+/// let done = workflows.wait(&run, std::time::Duration::from_secs(10))?;
+/// assert_eq!(done.final_output, Some(42.into()));
+/// scheduler.stop(std::time::Duration::from_secs(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Workflows {
+    db: Database,
+    registry: Arc<Registry>,
+    resolver: Arc<dyn SourceResolver>,
+    hub: Arc<Hub>,
+}
+
+impl Workflows {
+    /// The workflows of a store whose schema has [`DOMAIN`](crate::DOMAIN).
+    pub fn new(db: Database) -> Self {
+        let registry = Arc::new(Registry::default());
+        let resolver: Arc<dyn SourceResolver> = Arc::clone(&registry) as Arc<dyn SourceResolver>;
+        let hub = Arc::new(Hub::new(Arc::clone(db.clock())));
+        Self {
+            db,
+            registry,
+            resolver,
+            hub,
+        }
+    }
+
+    /// The same with another way to find the code of runs.
+    #[must_use]
+    pub fn resolving_with(mut self, resolver: Arc<dyn SourceResolver>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    /// The store.
+    pub fn database(&self) -> &Database {
+        &self.db
+    }
+
+    /// The definitions that this program knows.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Makes a definition known, so that runs which were started from it in an earlier process can go on.
+    pub fn register(&self, definition: &Definition) {
+        self.registry.register(definition);
+        self.hub.learned();
+    }
+
+    /// Executes runs in this process until the scheduler is stopped or dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::Scheduler`] when one runs already or threads can't be started, [`WorkflowError::Input`] for options
+    /// out of range.
+    pub fn scheduler(&self, options: SchedulerOptions) -> Result<Scheduler, WorkflowError> {
+        Scheduler::start(&self.db, Arc::clone(&self.resolver), &self.hub, options)
+    }
+
+    /// Starts a run of a definition: the short form of [`Workflows::start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Workflows::start`].
+    pub fn run(
+        &self,
+        definition: &Definition,
+        input: impl Into<Value>,
+    ) -> Result<RunId, WorkflowError> {
+        Ok(self.start(&Start::new(definition, input.into()))?.value)
+    }
+
+    /// Starts a run of a workflow file: the short form of [`Workflows::start`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Workflows::start`].
+    pub fn run_file(
+        &self,
+        file: &WorkflowFile,
+        input: impl Into<Value>,
+    ) -> Result<RunId, WorkflowError> {
+        let start = Start::from_source(&file.definition, file.source.clone(), input.into());
+        Ok(self.start(&start)?.value)
+    }
+
+    /// Starts a run. It is durable when this returns. A definition that the program brought is registered by it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commands::start()`].
+    pub fn start(&self, start: &Start) -> Result<Receipt<RunId>, WorkflowError> {
+        if matches!(start.source(), SourceIdentity::Inline { .. }) {
+            self.register(start.definition());
+        }
+        let receipt = commands::start(&self.db, start)?;
+        self.hub.offer(&receipt.value);
+        Ok(receipt)
+    }
+
+    /// Answers what a run waits for.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commands::answer()`].
+    pub fn answer(&self, answer: &Answer) -> Result<Receipt<Answered>, WorkflowError> {
+        let receipt = commands::answer(&self.db, answer)?;
+        self.hub.offer(answer.run());
+        Ok(receipt)
+    }
+
+    /// Pauses a run; a runner in this process stops at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commands::pause()`].
+    pub fn pause(&self, control: &Control) -> Result<Receipt<Paused>, WorkflowError> {
+        let receipt = commands::pause(&self.db, &self.ours(control))?;
+        self.hub.stop(control.run());
+        Ok(receipt)
+    }
+
+    /// Resumes a run, after its source was compared with the one that it was started with.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::SourceChanged`] before any row is changed; otherwise those of [`commands::resume()`].
+    pub fn resume(&self, control: &Control) -> Result<Receipt<()>, WorkflowError> {
+        self.check_source(control.run())?;
+        let receipt = commands::resume(&self.db, &self.ours(control))?;
+        self.hub.offer(control.run());
+        Ok(receipt)
+    }
+
+    /// Cancels a run; a runner in this process stops at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commands::cancel()`].
+    pub fn cancel(&self, control: &Control) -> Result<Receipt<()>, WorkflowError> {
+        let receipt = commands::cancel(&self.db, &self.ours(control))?;
+        self.hub.stop(control.run());
+        Ok(receipt)
+    }
+
+    /// Restarts a finished run as its one child.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commands::restart()`].
+    pub fn restart(&self, restart: &Restart) -> Result<Receipt<RunId>, WorkflowError> {
+        let receipt = commands::restart(&self.db, restart)?;
+        self.hub.offer(&receipt.value);
+        Ok(receipt)
+    }
+
+    /// Accepts the definition that a run's source gives now, because a person looked at the difference, and lets the run go on
+    /// with it.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoWorkflow`] when the source gives no definition; otherwise those of
+    /// [`commands::accept_definition()`].
+    pub fn accept_definition(
+        &self,
+        run: &RunId,
+        revision: u64,
+        actor: Actor,
+    ) -> Result<Receipt<()>, WorkflowError> {
+        let loaded = self.loaded(run)?;
+        let (definition, source) = self
+            .resolver
+            .present(&loaded.source)
+            .map_err(|unresolved| WorkflowError::NoWorkflow {
+                name: format!("{} ({unresolved})", loaded.workflow_ref),
+            })?;
+        let receipt =
+            commands::accept_definition(&self.db, run, revision, &definition, &source, actor)?;
+        self.hub.offer(run);
+        Ok(receipt)
+    }
+
+    /// A run as it is now.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`], and those of the database.
+    pub fn view(&self, run: &RunId) -> Result<RunView, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        views::run(&snapshot, run, self.db.clock().now())?.ok_or_else(|| no_run(run))
+    }
+
+    /// Runs, newest first.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`views::list`].
+    pub fn list(&self, filter: &Filter) -> Result<Page, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        Ok(views::list(&snapshot, filter, self.db.clock().now())?)
+    }
+
+    /// Why a run stands where it stands.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`], and those of the database.
+    pub fn explain(&self, run: &RunId) -> Result<Explanation, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        views::explain(&snapshot, run, self.db.clock().now())?.ok_or_else(|| no_run(run))
+    }
+
+    /// Waits until a run is over, asks something, is paused or parked, or until the limit. Returns it as it then is.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`], and those of the database.
+    pub fn wait(&self, run: &RunId, limit: Duration) -> Result<RunView, WorkflowError> {
+        self.wait_for(run, limit, |view| match view.display_status {
+            DisplayStatus::Queued => view.error_code.is_some(),
+            DisplayStatus::Running => false,
+            DisplayStatus::Waiting
+            | DisplayStatus::Paused
+            | DisplayStatus::Ambiguous
+            | DisplayStatus::Completed
+            | DisplayStatus::Failed
+            | DisplayStatus::TimedOut
+            | DisplayStatus::Cancelled => true,
+        })
+    }
+
+    /// Waits until a run is as wanted, or until the limit. Returns it as it then is.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`], and those of the database.
+    pub fn wait_for(
+        &self,
+        run: &RunId,
+        limit: Duration,
+        wanted: impl Fn(&RunView) -> bool,
+    ) -> Result<RunView, WorkflowError> {
+        let mut left = limit;
+        loop {
+            let seen = self.hub.changes();
+            let view = self.view(run)?;
+            if wanted(&view) || left.is_zero() {
+                return Ok(view);
+            }
+            let look = LOOK.min(left);
+            // Each look counts a little, so that a busy process can't keep a wait alive for ever.
+            let changed = self.hub.wait_for_change(seen, look);
+            left = left.saturating_sub(if changed { LOOK_COST } else { look });
+        }
+    }
+
+    /// The same wish, with the scheduler of this process as the host that it comes from.
+    fn ours(&self, control: &Control) -> Control {
+        match self.hub.owner() {
+            Some(owner) => control.clone().on_host(&owner),
+            None => control.clone(),
+        }
+    }
+
+    fn loaded(&self, run: &RunId) -> Result<views::LoadedRun, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        views::load(&snapshot, run)?.ok_or_else(|| no_run(run))
+    }
+
+    fn check_source(&self, run: &RunId) -> Result<(), WorkflowError> {
+        let loaded = self.loaded(run)?;
+        if loaded.status.is_terminal() {
+            return Ok(());
+        }
+        match self
+            .resolver
+            .resolve(&loaded.source, loaded.definition_digest)
+        {
+            // Another process may know it, and whether it loads is found out when it is executed.
+            Ok(_) | Err(Unresolved::Unknown { .. } | Unresolved::LoadFailed { .. }) => Ok(()),
+            Err(Unresolved::Changed { detail, .. }) => {
+                let snapshot = self.db.snapshot()?;
+                let saved = views::definition_snapshot(&snapshot, loaded.definition_digest)?;
+                let present = self.resolver.present(&loaded.source).ok();
+                let mut found = match (saved, present) {
+                    (Some(saved), Some((present, _))) => differences(&saved, present.snapshot()),
+                    _ => Vec::new(),
+                };
+                if found.is_empty() {
+                    found.push(detail);
+                }
+                Err(WorkflowError::SourceChanged {
+                    run: run.to_string(),
+                    differences: found,
+                })
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Workflows {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Workflows")
+            .field("db", &self.db)
+            .finish_non_exhaustive()
+    }
+}
+
+fn no_run(run: &RunId) -> WorkflowError {
+    WorkflowError::NoRun {
+        run: run.to_string(),
+    }
+}
