@@ -414,7 +414,7 @@ fn run(
         .is_some_and(Result::is_ok)
         .then(|| values.next())
         .flatten();
-    // A guard raises an error, which the expression may have caught.
+    // A guard that found a limit passed has halted the program.
     if let Some(limit) = guard::passed() {
         return Err(limit);
     }
@@ -422,7 +422,11 @@ fn run(
         (None, _) => Err(EvaluationError::Nothing),
         (Some(Err(raised)), _) | (Some(Ok(_)), Some(Err(raised))) => {
             let message = match raised.get_err() {
-                Ok(error) => error.to_string(),
+                Ok(error) => match value::to_json(&error.into_val()) {
+                    Ok(Value::String(text)) => text,
+                    Ok(other) => other.to_string(),
+                    Err(error) => error.to_string(),
+                },
                 Err(_) => "the expression left its own bounds".to_owned(),
             };
             Err(EvaluationError::Raised { message })

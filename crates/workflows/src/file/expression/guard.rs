@@ -9,23 +9,25 @@
 //!   twice, so that it is small in memory and huge when it is walked; there it is walked, up to the limit.
 //!
 //! Multiplication may repeat a text, so it is a filter of its own that looks first (`!multiply`).
-//! Names with `!` can't be written in jq. A guard that found a limit passed raises an error, and so
-//! does every later one, so a program that catches errors ends too.
+//! Names with `!` can't be written in jq. A guard that finds a limit passed halts the program, which
+//! `try` can't catch.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use holdpoint_state::json;
 use jaq_core::box_iter::box_once;
 use jaq_core::load::lex::StrPart;
 use jaq_core::load::parse::{BinaryOp, Def, Pattern, Term};
-use jaq_core::native::{Fun, bome, v};
+use jaq_core::native::{Fun, v};
 use jaq_core::ops::Math;
 use jaq_core::path::{Part, Path};
-use jaq_core::{Error, Exn, Native, ValR};
+use jaq_core::{Error, Exn, Native, ValX};
 use jaq_json::{Num, Val};
 
+use super::value;
 use super::{DEPTH_MAX, Data, EvaluationError, SIZE_MAX, STACK_MAX_BYTES};
 
 /// Filters that see or touch the machine. They and what is defined by them do not exist here.
@@ -49,6 +51,7 @@ const STEP: &str = "!step";
 const SIZE: &str = "!size";
 const MEASURE: &str = "!measure";
 const MULTIPLY: &str = "!multiply";
+const FROM_JSON: &str = "fromjson";
 
 struct Meter {
     steps_left: Cell<u64>,
@@ -151,17 +154,17 @@ fn cost(size: u64) -> u64 {
     1 + size / 8
 }
 
-fn step(value: Val) -> ValR<Val> {
-    charge(1).map_err(raise)?;
+fn step(value: Val) -> ValX<'static, Val> {
+    charge(1).map_err(halt)?;
     Ok(value)
 }
 
-fn size(value: Val) -> ValR<Val> {
+fn size(value: Val) -> ValX<'static, Val> {
     let size = own_size(&value);
     if SIZE_MAX < size {
-        return Err(raise(fail(EvaluationError::Size)));
+        return Err(halt(fail(EvaluationError::Size)));
     }
-    charge(cost(size)).map_err(raise)?;
+    charge(cost(size)).map_err(halt)?;
     Ok(value)
 }
 
@@ -191,8 +194,8 @@ pub(super) fn measure(value: &Val) -> Result<(), EvaluationError> {
     charge(cost(total))
 }
 
-fn measured(value: Val) -> ValR<Val> {
-    measure(&value).map_err(raise)?;
+fn measured(value: Val) -> ValX<'static, Val> {
+    measure(&value).map_err(halt)?;
     Ok(value)
 }
 
@@ -200,13 +203,13 @@ fn measured(value: Val) -> ValR<Val> {
 const PRODUCT_BITS_MAX: u64 = 16 * 1024;
 
 /// `left * right`, unless it would repeat a text too often or make a huge integer.
-fn multiply(left: Val, right: Val) -> ValR<Val> {
+fn multiply(left: Val, right: Val) -> ValX<'static, Val> {
     let bits = |value: &Val| match value {
         Val::Num(Num::BigInt(integer)) => integer.bits(),
         _ => 0,
     };
     if PRODUCT_BITS_MAX < bits(&left).saturating_add(bits(&right)) {
-        return Err(raise(fail(EvaluationError::Size)));
+        return Err(halt(fail(EvaluationError::Size)));
     }
     let repeated = match (&left, &right) {
         (text @ (Val::TStr(_) | Val::BStr(_)), Val::Num(times))
@@ -214,26 +217,34 @@ fn multiply(left: Val, right: Val) -> ValR<Val> {
         _ => None,
     };
     if let Some((size, times)) = repeated {
-        // A float casts to the nearest integer in range, and no number to 0, as which jq takes it.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "it saturates"
-        )]
         let times = match times {
             Num::Int(times) => u64::try_from(*times).unwrap_or(0),
-            Num::Float(times) => *times as u64,
-            Num::BigInt(_) | Num::Dec(_) => u64::MAX,
+            Num::BigInt(_) => u64::MAX,
+            // The interpreter repeats by integers only, and says so.
+            Num::Float(_) | Num::Dec(_) => 0,
         };
         if SIZE_MAX <= size.saturating_mul(times) {
-            return Err(raise(fail(EvaluationError::Size)));
+            return Err(halt(fail(EvaluationError::Size)));
         }
     }
-    measured((left * right)?)
+    measured((left * right).map_err(Exn::from)?)
 }
 
-fn raise(limit: EvaluationError) -> Error<Val> {
-    Error::str(limit)
+/// Reads a text by the rules of [`holdpoint_state::json`].
+fn from_json(text: &Val) -> ValX<'static, Val> {
+    let (Val::TStr(bytes) | Val::BStr(bytes)) = text else {
+        let error = Error::str(format_args!("fromjson needs a text, not {text}"));
+        return Err(Exn::from(error));
+    };
+    match json::parse(bytes) {
+        Ok(value) => measured(value::from_json(&value)),
+        Err(error) => Err(Exn::from(Error::str(error))),
+    }
+}
+
+/// Ends the program. What passed is in the meter, so the exit code says nothing.
+fn halt(_passed: EvaluationError) -> Exn<'static, Val> {
+    Exn::halt(1)
 }
 
 /// A guard as a filter: the identity, also in paths and updates.
@@ -242,14 +253,14 @@ macro_rules! identity {
         (
             $name,
             v(0),
-            Native::new(|cv| bome($check(cv.1)))
+            Native::new(|cv| box_once($check(cv.1)))
                 .with_paths(|cv| {
                     let (value, path) = cv.1;
-                    box_once($check(value).map(|value| (value, path)).map_err(Exn::from))
+                    box_once($check(value).map(|value| (value, path)))
                 })
                 .with_update(|cv, update| match $check(cv.1) {
                     Ok(value) => update(value),
-                    Err(error) => box_once(Err(Exn::from(error))),
+                    Err(halted) => box_once(Err(halted)),
                 }),
         )
     };
@@ -257,7 +268,13 @@ macro_rules! identity {
 
 /// All filters of the interpreter that an expression may call, and the guards.
 pub(super) fn filters() -> impl Iterator<Item = Fun<Data>> {
-    let guards: [Fun<Data>; 4] = [
+    let guards: [Fun<Data>; 5] = [
+        // The interpreter's own descends without a limit.
+        (
+            FROM_JSON,
+            v(0),
+            Native::new(|cv| box_once(from_json(&cv.1))),
+        ),
         identity!(STEP, step),
         identity!(SIZE, size),
         identity!(MEASURE, measured),
@@ -268,7 +285,7 @@ pub(super) fn filters() -> impl Iterator<Item = Fun<Data>> {
             Native::new(|mut cv| {
                 let left = cv.0.pop_var();
                 let right = cv.0.pop_var();
-                bome(multiply(left, right))
+                box_once(multiply(left, right))
             }),
         ),
     ];
@@ -279,7 +296,7 @@ fn pure_filters() -> impl Iterator<Item = Fun<Data>> {
     jaq_core::funs()
         .chain(jaq_std::funs())
         .chain(jaq_json::funs())
-        .filter(|(name, ..)| !IMPURE.contains(name))
+        .filter(|(name, ..)| !IMPURE.contains(name) && *name != FROM_JSON)
 }
 
 /// Whether a call could reach a filter of the interpreter.
@@ -287,7 +304,7 @@ fn is_native(name: &str, arguments: usize) -> bool {
     static NATIVE: OnceLock<Vec<(&'static str, usize)>> = OnceLock::new();
     NATIVE
         .get_or_init(|| {
-            pure_filters()
+            filters()
                 .map(|(name, arguments, _)| (name, arguments.len()))
                 .collect()
         })
