@@ -52,6 +52,7 @@ mod compile;
 mod error;
 mod expression;
 mod format;
+mod json;
 mod read;
 mod tree;
 mod yaml;
@@ -176,9 +177,9 @@ fn definition(path: &Path, bytes: &[u8]) -> Result<Definition, (Position, Proble
         .extension()
         .is_some_and(|extension| extension == "json");
     let tree = if is_json {
-        yaml::read_json(text)?
+        json::read(text)?
     } else {
-        yaml::read_yaml(text)?
+        yaml::read(text)?
     };
     let document = read::document(&tree).map_err(|error| error.into_problem(code))?;
     compile::definition(&tree, document)

@@ -198,8 +198,8 @@ impl Expression {
         let text = Arc::clone(&owned);
         // The parser descends with the brackets of the text, so it needs the large stack as well.
         let compiled = on_large_stack(move || compile(&text)).and_then(|end| {
-            end.recv()
-                .map_err(|closed| format!("the compiler panicked: {closed}"))
+            end.recv_timeout(TIME_MAX)
+                .map_err(|error| format!("the compiler did not end: {error}"))
         });
         let filter =
             compiled.unwrap_or_else(|message| Err(ExpressionError { message, offset: 0 }))?;
@@ -342,7 +342,7 @@ fn load_error(text: &str, errors: load::Errors<&str, ()>) -> ExpressionError {
         Some(load::Error::Lex(errors)) => match errors.into_iter().next() {
             Some((expected, "")) => (
                 format!("expected {}, found the end", expected.as_str()),
-                text.len(),
+                text.trim_end().len(),
             ),
             Some((expected, found)) => (
                 format!("expected {}, found {:?}", expected.as_str(), shown(found)),
@@ -353,7 +353,7 @@ fn load_error(text: &str, errors: load::Errors<&str, ()>) -> ExpressionError {
         Some(load::Error::Parse(errors)) => match errors.into_iter().next() {
             Some((expected, "")) => (
                 format!("expected {}, found the end", expected.as_str()),
-                text.len(),
+                text.trim_end().len(),
             ),
             Some((expected, found)) => (
                 format!("expected {}, found {:?}", expected.as_str(), shown(found)),

@@ -1,6 +1,7 @@
 //! Workflow files: what is read, and the place and words of every mistake.
 
 mod mistakes;
+mod random;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,11 +1,11 @@
-//! Reads YAML 1.2 and JSON text into a tree with positions.
+//! Reads YAML 1.2 text into a tree with positions.
 //!
 //! The reader is stricter than YAML: what two readers could understand differently is refused.
 //! No anchors, aliases, merge keys or tags, no second document, no repeated keys, no `.inf` and `.nan`,
-//! no numbers with leading zeros. A JSON file has to be JSON, to the rules of [`holdpoint_state::json`].
+//! no numbers with leading zeros.
 
 use granit_parser::{Event, Parser, ScalarStyle, Span};
-use holdpoint_state::json::{self, JsonError};
+use holdpoint_state::json;
 use serde_json::{Number, Value};
 
 use super::error::Problem;
@@ -14,63 +14,8 @@ use super::tree::{Content, DEPTH_MAX, Key, Layout, Node, NodeIndex, Position, Tr
 type Located = (Position, Problem);
 type Result<T> = std::result::Result<T, Located>;
 
-/// Reads a JSON document.
-pub(super) fn read_json(text: &str) -> Result<Tree> {
-    let start = Position { line: 1, column: 1 };
-    match json::parse(text.as_bytes()) {
-        Err(JsonError::Syntax {
-            line,
-            column,
-            problem,
-        }) => Err((
-            Position { line, column },
-            Problem::Syntax {
-                message: problem.to_owned(),
-            },
-        )),
-        Err(error @ (JsonError::NotUtf8 { .. } | JsonError::TooDeep)) => Err((
-            start,
-            Problem::Syntax {
-                message: error.to_string(),
-            },
-        )),
-        // JSON is YAML, so the tree with its positions comes from there. It finds a repeated key too.
-        Ok(_) => read_yaml(text),
-        Err(error) => {
-            let tree = read_yaml(text)?;
-            let at = pointer(&error).map_or(start, |pointer| {
-                let steps: Vec<String> = pointer
-                    .split('/')
-                    .skip(1)
-                    .map(|step| step.replace("~1", "/").replace("~0", "~"))
-                    .collect();
-                tree.locate(steps.iter().map(String::as_str))
-            });
-            Err((
-                at,
-                Problem::Syntax {
-                    message: error.to_string(),
-                },
-            ))
-        }
-    }
-}
-
-fn pointer(error: &JsonError) -> Option<&str> {
-    match error {
-        JsonError::DuplicateKey { pointer }
-        | JsonError::LoneSurrogate { pointer, .. }
-        | JsonError::NumberNotExact { pointer, .. }
-        | JsonError::NumberNotFinite { pointer } => Some(pointer),
-        JsonError::NotUtf8 { .. }
-        | JsonError::Syntax { .. }
-        | JsonError::TooDeep
-        | JsonError::Unserializable { .. } => None,
-    }
-}
-
 /// Reads a YAML document.
-pub(super) fn read_yaml(text: &str) -> Result<Tree> {
+pub(super) fn read(text: &str) -> Result<Tree> {
     let options = granit_parser::options! { simple_key_max_lookahead: text.len().max(1024) };
     let mut reader = Reader {
         text,

@@ -277,6 +277,9 @@ fn mistakes_in_json() {
         "{\n\t\"name\": \"a\",\n\t\"startAt\": \"n\",\n\t\"nodes\": { \"n\": { \"compute\": { \"jq\": \"\\ud83d\\ude00\" } } }\n}",
         "{\n  \"name\": \"a\",\n  \"startat\": \"n\"\n}",
         "{\"name\": \"a\"} {}",
+        "[1e999, [}",
+        "[\"\\ud800\", :: ]",
+        "{\"a\": 1, \"a\": [}",
     ] {
         let found = parse("a.workflow.json", text)
             .map_or_else(|error| error.to_string(), |_| "is read".to_owned());
