@@ -193,6 +193,10 @@ fn prepare_reading<'a>(
 ///
 /// It stands for one command: its resource, its operation, its actor and the instant at which it happens. The revision grows and
 /// the event is written when the body accepts.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the command so far"
+)]
 pub struct Change<'a> {
     transaction: &'a Transaction<'a>,
     command: &'a Command,

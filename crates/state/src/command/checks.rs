@@ -62,7 +62,7 @@ pub(super) fn check(
             });
         }
         (Expectation::Revision(expected), Some(found)) => {
-            expect_revision(command, expected, found.revision)?
+            expect_revision(command, expected, found.revision)?;
         }
         (Expectation::Exists, Some(_)) | (Expectation::Creates, _) => {}
     }

@@ -188,7 +188,7 @@ impl fmt::Debug for Claim {
             .field("token", &"redacted")
             .field("generation", &self.generation)
             .field("expires_at", &self.expires_at())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

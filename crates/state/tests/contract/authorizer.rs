@@ -23,6 +23,10 @@ fn leak(sql: String) -> &'static str {
 }
 
 #[track_caller]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "reads as a sentence around a call"
+)]
 fn is_denied<T: std::fmt::Debug>(result: Result<T, StateError>, sql: &str) {
     assert!(
         matches!(&result, Err(StateError::StatementDenied { .. })),
@@ -101,9 +105,9 @@ fn no_domain_writes_a_table_of_another() {
 
 #[test]
 fn a_statement_that_another_domain_has_cached_is_authorized_anew() {
-    let store = store();
     // The very same text, at the very same address, first by its owner.
     const SQL: &str = "UPDATE counters SET value = value + 1";
+    let store = store();
     let as_counter = || {
         store
             .db()
@@ -144,8 +148,8 @@ fn a_statement_that_another_domain_has_cached_is_authorized_anew() {
 
 #[test]
 fn a_nested_command_is_bound_to_its_own_domain() {
-    let store = store();
     const SQL: &str = "UPDATE gates SET note = 'x'";
+    let store = store();
     let result = as_gate(&store, |change| {
         let nested = Command::new(&counter::ADD, counter::resource("c"));
         change.also(&nested, |change| {

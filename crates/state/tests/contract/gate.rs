@@ -8,7 +8,7 @@
 )]
 
 use holdpoint_state::command::Touched;
-use holdpoint_state::schema::{Domain, Identity, Projector, Schema};
+use holdpoint_state::schema::{Domain, Projector};
 use holdpoint_state::sql::{Value, named_params};
 use holdpoint_state::testing::{TestStore, counter};
 use holdpoint_state::{
@@ -99,14 +99,6 @@ pub(crate) fn resource(name: &str) -> Resource {
 
 pub(crate) fn store() -> TestStore {
     TestStore::new([counter::DOMAIN, DOMAIN, NEIGHBOUR]).unwrap()
-}
-
-pub(crate) fn schema() -> Schema {
-    Schema::compose(
-        Identity::PI_WORKFLOWS,
-        [holdpoint_state::DOMAIN, counter::DOMAIN, DOMAIN, NEIGHBOUR],
-    )
-    .unwrap()
 }
 
 fn log(change: &mut Change<'_>, touched: &Touched) -> Result<(), StateError> {

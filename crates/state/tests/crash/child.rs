@@ -152,7 +152,7 @@ fn work(db: &Database, log: &Arc<Log>, seed: u64) {
     for index in 0..3 {
         let (db, log) = (db.clone(), Arc::clone(log));
         threads.push(std::thread::spawn(move || {
-            add_for_ever(&db, &log, seed, index)
+            add_for_ever(&db, &log, seed, index);
         }));
     }
     own_for_ever(db, log, seed);
@@ -288,14 +288,14 @@ fn own(
         let token = format!("{seed:x}-own-{count}");
         let payload = Payload::json(&json!({ "recovery": "manual", "token": token }))?;
         let effect = NewEffect::new("child.act", token.clone(), OwnerScope::Run, payload);
-        let (send, receive) = std::sync::mpsc::channel();
+        let (told, starts) = std::sync::mpsc::channel();
         let receipt = owned(db, &claim, &token, move |change| {
-            let _ = send.send(change.begin_effect(&effect)?);
+            drop(told.send(change.begin_effect(&effect)?));
             Ok(())
         })?;
         log.say(&added(&token, OWNED, 1, &receipt));
         // A body may run twice; the last word counts.
-        let Some(EffectStart::Execute(attempt)) = receive.try_iter().last() else {
+        let Some(EffectStart::Execute(attempt)) = starts.try_iter().last() else {
             panic!("a fresh effect was not begun");
         };
         log.say(&format!("act {token}"));

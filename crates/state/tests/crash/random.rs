@@ -1,6 +1,6 @@
 //! Numbers that look random and come back with their seed.
 
-/// SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
+/// `SplitMix64` (<https://prng.di.unimi.it/splitmix64.c>).
 pub(crate) struct Random(u64);
 
 impl Random {

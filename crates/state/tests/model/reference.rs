@@ -117,7 +117,7 @@ pub(crate) struct Granted {
     pub(crate) length_ms: i64,
     /// The guard: expiry by the wall clock and grant by the monotonic one.
     pub(crate) expires_at: i64,
-    pub(crate) granted: u64,
+    pub(crate) since: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -127,7 +127,7 @@ pub(crate) struct Model {
     pub(crate) counters: [Option<Counter>; 3],
     pub(crate) claims: Vec<Granted>,
     /// What the last step must have answered.
-    pub(crate) answer: String,
+    pub(crate) expected: String,
 }
 
 impl Model {
@@ -167,7 +167,7 @@ impl Model {
     fn renew(&mut self, index: usize) {
         let claim = &mut self.claims[index];
         claim.expires_at = self.wall + claim.length_ms;
-        claim.granted = self.monotonic;
+        claim.since = self.monotonic;
         let counter = self.counters[claim.counter].as_mut().unwrap();
         counter.holder = Some((index, claim.expires_at));
     }
@@ -185,7 +185,7 @@ impl Model {
             generation,
             length_ms,
             expires_at,
-            granted: self.monotonic,
+            since: self.monotonic,
         });
         generation
     }
@@ -208,6 +208,7 @@ impl Model {
         format!("accepted {revision}")
     }
 
+    #[expect(clippy::too_many_lines, reason = "one arm for each step")]
     fn answer(&mut self, step: &Step) -> String {
         match *step {
             Step::Create { counter } => {
@@ -410,7 +411,7 @@ impl ReferenceStateMachine for Model {
             monotonic: 0,
             counters: [const { None }; 3],
             claims: Vec::new(),
-            answer: String::new(),
+            expected: String::new(),
         })
         .boxed()
     }
@@ -482,7 +483,7 @@ impl ReferenceStateMachine for Model {
     }
 
     fn apply(mut state: Self, step: &Step) -> Self {
-        state.answer = state.answer(step);
+        state.expected = state.answer(step);
         state.check();
         state
     }
