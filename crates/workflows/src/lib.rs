@@ -1,7 +1,7 @@
 //! Durable workflows: definitions, engine, runs, queue and attempts.
 //!
 //! A [`Definition`](definition::Definition) is a graph of nodes and routes. It is built in Rust by
-//! [`Workflow`](definition::Workflow) or read from a workflow file by [`file`]; either way it has
+//! [`Workflow`](definition::Workflow) or read from a workflow file by [`mod@file`]; either way it has
 //! passed every check of `definition::validate` and can be shared between threads. [`routing`]
 //! says, from committed facts only, where a run goes next.
 //!
@@ -11,7 +11,7 @@
 //! - [`definition`]: nodes, routes, the typed builder, validation, snapshot and digest.
 //! - [`routing`]: what follows a finished node. Pure.
 //! - [`shell`]: runs one command of a shell action in its own process group.
-//! - [`file`]: workflow files, their positions, expressions and JSON Schema.
+//! - [`mod@file`]: workflow files, their positions, expressions and JSON Schema.
 //!
 //! None of these knows the database: they take and give values.
 
