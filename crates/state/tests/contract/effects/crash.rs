@@ -100,7 +100,7 @@ impl Provider {
     }
 
     fn act(&self, call: &EffectCall, takes_token: bool) {
-        self.append("calls", call.effect_id.as_str());
+        self.append("calls", &call.key);
         let token = self.directory.join(call.effect_id.as_str());
         if takes_token
             && OpenOptions::new()
@@ -295,12 +295,10 @@ fn edge_17_a_hundred_kills_of_an_effect_with_a_token_act_once() {
     start(&store, with_token).finish();
     assert_eq!(states(&store), BTreeMap::from([("applied", 1)]));
     assert_eq!(provider.lines("acts"), ["one"]);
-    // 100 attempts were killed, 67 of them after the provider was called, and one more came through.
-    assert_eq!(provider.lines("calls").len(), 68);
-    assert_eq!(
-        probe::number(store.db(), "SELECT attempt_count FROM effects"),
-        101
-    );
+    // 100 attempts were killed, 67 of them after the provider was called, and one more came through. A machine that stands still
+    // for longer than the lease makes more of them.
+    assert!(68 <= provider.lines("calls").len());
+    assert!(101 <= probe::number(store.db(), "SELECT attempt_count FROM effects"));
     assert_eq!(violations(store.db()), [""; 0]);
 }
 
@@ -308,19 +306,26 @@ fn edge_17_a_hundred_kills_of_an_effect_with_a_token_act_once() {
 fn edge_18_a_hundred_kills_without_token_or_observation_never_act_twice() {
     let store = reserved((0..105).map(|key| (format!("{key:03}"), None)));
     let provider = Provider::of(&store.path());
-    // Each child acts on an effect that none has begun. On the way it takes the dead ones' effects over and can't know.
+    // Each child acts on an effect that none has begun. On the way it may take a dead one's effect over and can't know. The leases
+    // are long enough for a machine that stands still now and then.
     for kill in 0..100 {
-        let mut child = start(
-            &store,
-            Task {
-                point: POINTS[kill % 3],
-                ..TASK
-            },
-        );
+        let task = Task {
+            point: POINTS[kill % 3],
+            lease_ms: 2_000,
+            ..TASK
+        };
+        let mut child = start(&store, task);
         child.wait_for(HERE);
         child.kill();
     }
-    start(&store, TASK).finish();
+    start(
+        &store,
+        Task {
+            lease_ms: 30_000,
+            ..TASK
+        },
+    )
+    .finish();
     assert_eq!(
         states(&store),
         BTreeMap::from([("ambiguous", 100), ("applied", 5)])
@@ -374,7 +379,7 @@ fn one_line_is_served_in_order_by_four_processes_with_failures_and_kills() {
     // Kills are spread over the work: one for each handful of acts, whatever the victim is doing then.
     for kill in 1..=12_u32 {
         for _ in 0..4_000 {
-            if kill * 7 <= u32::try_from(provider.lines("acts").len()).unwrap() {
+            if kill * 7 <= u32::try_from(provider.lines("calls").len()).unwrap() {
                 break;
             }
             std::thread::park_timeout(Duration::from_millis(2));
@@ -387,7 +392,14 @@ fn one_line_is_served_in_order_by_four_processes_with_failures_and_kills() {
         child.finish();
     }
     assert_eq!(states(&store), BTreeMap::from([("applied", EFFECTS)]));
-    let acts = provider.lines("acts");
+    // The provider acts on the first call of each token. (A file made for the token and a line about it would be two steps, and a
+    // kill could fall between them.)
+    let mut acts = Vec::new();
+    for call in provider.lines("calls") {
+        if !acts.contains(&call) {
+            acts.push(call);
+        }
+    }
     assert_eq!(acts.len(), EFFECTS);
     for line in 0..LINES {
         let prefix = format!("{line}:");
