@@ -257,13 +257,13 @@ impl ToSql for Digest {
 impl FromSql for Digest {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         let bytes = value.as_blob()?;
-        bytes
-            .try_into()
-            .map(Self)
-            .map_err(|_| FromSqlError::InvalidBlobSize {
+        match bytes.try_into() {
+            Ok(digest) => Ok(Self(digest)),
+            Err(_) => Err(FromSqlError::InvalidBlobSize {
                 expected_size: 32,
                 blob_size: bytes.len(),
-            })
+            }),
+        }
     }
 }
 
