@@ -2,8 +2,7 @@
 //! told.
 
 use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::process::CommandExt as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::Arc;
@@ -53,8 +52,8 @@ pub(crate) enum Task {
     Batch(u64),
 }
 
-/// Starts the child: this test binary again, with one test. It dies with its parent.
-pub(crate) fn start(store: &Path, log: &Path, task: &Task, point: Option<&str>) -> Child {
+/// Starts the child: this test binary again, with one test.
+pub(crate) fn start(store: &Path, log: &Path, task: &Task, point: Option<&str>) -> Running {
     let mut process = Process::new(std::env::current_exe().unwrap());
     process
         .args([
@@ -72,14 +71,40 @@ pub(crate) fn start(store: &Path, log: &Path, task: &Task, point: Option<&str>) 
                 Task::Batch(count) => format!("batch {count}"),
             },
         )
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::inherit())
-        .process_group(0);
+        .stderr(Stdio::inherit());
     if let Some(point) = point {
         process.env(crash::VARIABLE, point);
     }
-    process.spawn().unwrap()
+    Running(process.spawn().unwrap())
+}
+
+/// A child that does not outlive its test: it is killed when the test fails, and ends by itself when its input does, because the
+/// parent is gone.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits until it ends. Its input stays open for so long.
+    pub(crate) fn wait(mut self) -> std::process::ExitStatus {
+        let input = self.0.stdin.take();
+        let status = self.0.wait().unwrap();
+        drop(input);
+        status
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        drop(self.0.wait());
+    }
 }
 
 /// Appends a line of what is known to be durable. One `write` for each line: what the kernel has taken survives the process.
@@ -103,6 +128,10 @@ fn the_child() {
         .open(std::env::var_os(LOG).unwrap())
         .unwrap();
     let log = Arc::new(Log(log));
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    });
     let task = std::env::var(TASK).unwrap();
     let (word, number) = task.split_once(' ').unwrap();
     let number: u64 = number.parse().unwrap();

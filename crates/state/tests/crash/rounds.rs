@@ -76,14 +76,13 @@ fn kill(rounds: u64, seed: u64) -> usize {
             home = Home::new();
         }
         let before = read_log(&home.log).len();
-        let mut child = start(&home.store, &home.log, &Task::Work(random.next()), None);
+        let child = start(&home.store, &home.log, &Task::Work(random.next()), None);
         // Mostly in the middle of work; sometimes while the store is being opened.
         if random.below(10) != 0 {
             wait_for_a_word(&home, before);
         }
         wait(Duration::from_micros(random.below(30_000)));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        child.kill();
         let log = read_log(&home.log);
         let db = open(&home.store);
         found += audit(&db, &log);

@@ -102,14 +102,23 @@ impl Child {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    pub(crate) fn kill(mut self) {
-        self.process.kill().unwrap();
-        self.process.wait().unwrap();
+    /// Kills it (SIGKILL), which a stopped process can't delay, and waits for its end.
+    pub(crate) fn kill(self) {
+        drop(self);
     }
 
     /// Waits for its end, which must be a success.
     pub(crate) fn finish(mut self) {
         assert!(self.process.wait().unwrap().success(), "a child failed");
+    }
+}
+
+/// A test that fails leaves no child behind: a stopped one would hold the harness's output open.
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        drop(self.process.wait());
     }
 }
 
