@@ -1,3 +1,4 @@
+-- Closed sets are chains of equalities: see docs/STATE.md, Layout.
 -- Tables of the workflows domain. Rows refer to runs and attempts by integer keys; public ids are unique columns beside them.
 
 -- Immutable descriptions of compiled graphs, one for each digest. The snapshot itself is a blob.
@@ -22,8 +23,8 @@ CREATE TABLE runs (
     workflow_ref TEXT NOT NULL CHECK (workflow_ref <> ''),
     launch_options_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
     title TEXT,
-    status TEXT NOT NULL CHECK (status IN
-        ('queued', 'running', 'waiting', 'completed', 'failed', 'timed_out', 'cancelled')),
+    status TEXT NOT NULL CHECK (status = 'queued' OR status = 'running' OR status = 'waiting'
+        OR status = 'completed' OR status = 'failed' OR status = 'timed_out' OR status = 'cancelled'),
     paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     status_detail TEXT,
     input_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
@@ -35,7 +36,8 @@ CREATE TABLE runs (
     CHECK ((parent_key IS NULL) = (parent_run_revision IS NULL)),
     CHECK ((parent_key IS NULL) = (restart_number = 0)),
     CHECK (parent_key IS NOT NULL OR root_key = resource_key),
-    CHECK ((finished_at IS NOT NULL) = (status IN ('completed', 'failed', 'timed_out', 'cancelled'))),
+    CHECK ((finished_at IS NOT NULL) = (status = 'completed' OR status = 'failed' OR status = 'timed_out'
+        OR status = 'cancelled')),
     CHECK (paused = 0 OR finished_at IS NULL)
 ) STRICT;
 -- For views::list with a status filter.
@@ -63,8 +65,8 @@ CREATE TABLE run_bindings (
 
 CREATE TABLE run_queue (
     run_key INTEGER PRIMARY KEY REFERENCES runs (resource_key),
-    status TEXT NOT NULL CHECK (status IN
-        ('queued', 'starting', 'running', 'parked', 'done', 'failed', 'cancelled')),
+    status TEXT NOT NULL CHECK (status = 'queued' OR status = 'starting' OR status = 'running' OR status = 'parked'
+        OR status = 'done' OR status = 'failed' OR status = 'cancelled'),
     available_at INTEGER NOT NULL,
     origin_session_id TEXT,
     consecutive_errors INTEGER NOT NULL DEFAULT 0 CHECK (consecutive_errors >= 0),
@@ -73,13 +75,15 @@ CREATE TABLE run_queue (
     created_at INTEGER NOT NULL,
     started_at INTEGER,
     finished_at INTEGER,
-    CHECK ((finished_at IS NOT NULL) = (status IN ('done', 'failed', 'cancelled')))
+    CHECK ((finished_at IS NOT NULL) = (status = 'done' OR status = 'failed' OR status = 'cancelled'))
 ) STRICT;
 -- For views::due: new and resumable work in its order.
-CREATE INDEX run_queue_due ON run_queue (available_at, run_key) WHERE status IN ('queued', 'starting', 'running');
+CREATE INDEX run_queue_due ON run_queue (available_at, run_key)
+    WHERE (status = 'queued' OR status = 'starting' OR status = 'running');
 -- For commands::start: one live interactive run for each session.
 CREATE UNIQUE INDEX run_queue_one_reservation ON run_queue (origin_session_id)
-    WHERE origin_session_id IS NOT NULL AND status IN ('queued', 'starting', 'running', 'parked');
+    WHERE origin_session_id IS NOT NULL AND (status = 'queued' OR status = 'starting' OR status = 'running'
+        OR status = 'parked');
 
 -- One execution of one visit of a node.
 CREATE TABLE node_attempts (
@@ -89,8 +93,8 @@ CREATE TABLE node_attempts (
     node_id TEXT NOT NULL CHECK (node_id <> ''),
     attempt_number INTEGER NOT NULL CHECK (attempt_number > 0),
     node_type TEXT NOT NULL CHECK (node_type <> ''),
-    status TEXT NOT NULL CHECK (status IN
-        ('pending', 'running', 'waiting', 'interrupted', 'completed', 'failed', 'timed_out', 'cancelled')),
+    status TEXT NOT NULL CHECK (status = 'pending' OR status = 'running' OR status = 'waiting'
+        OR status = 'interrupted' OR status = 'completed' OR status = 'failed' OR status = 'timed_out' OR status = 'cancelled'),
     output_hash BLOB REFERENCES blobs (blob_hash),
     receipt_hash BLOB REFERENCES blobs (blob_hash),
     error_hash BLOB REFERENCES blobs (blob_hash),
@@ -99,10 +103,12 @@ CREATE TABLE node_attempts (
     timeout_ms REAL CHECK (timeout_ms >= 0),
     finished_at INTEGER,
     UNIQUE (run_key, node_id, attempt_number),
-    CHECK ((finished_at IS NOT NULL) = (status IN ('completed', 'failed', 'timed_out', 'cancelled')))
+    CHECK ((finished_at IS NOT NULL) = (status = 'completed' OR status = 'failed' OR status = 'timed_out'
+        OR status = 'cancelled'))
 ) STRICT;
 -- For store::attempts::active: at most one attempt of a run goes on.
-CREATE UNIQUE INDEX node_attempts_one_active ON node_attempts (run_key) WHERE status IN ('pending', 'running', 'waiting');
+CREATE UNIQUE INDEX node_attempts_one_active ON node_attempts (run_key)
+    WHERE (status = 'pending' OR status = 'running' OR status = 'waiting');
 
 -- The accepted history of a run: contiguous from 0, only appended.
 CREATE TABLE run_steps (
@@ -119,10 +125,10 @@ CREATE TABLE interactive_requests (
     run_key INTEGER NOT NULL REFERENCES runs (resource_key),
     attempt_key INTEGER NOT NULL UNIQUE REFERENCES node_attempts (attempt_key),
     target_session_id TEXT NOT NULL CHECK (target_session_id <> ''),
-    kind TEXT NOT NULL CHECK (kind IN ('agent', 'assistant', 'checkpoint', 'decision')),
+    kind TEXT NOT NULL CHECK (kind = 'agent' OR kind = 'assistant' OR kind = 'checkpoint' OR kind = 'decision'),
     contract_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
     revision INTEGER NOT NULL DEFAULT 1 CHECK (revision >= 1),
-    status TEXT NOT NULL CHECK (status IN ('pending', 'settled', 'cancelled')),
+    status TEXT NOT NULL CHECK (status = 'pending' OR status = 'settled' OR status = 'cancelled'),
     accepted_submission_id TEXT,
     created_at INTEGER NOT NULL,
     settled_at INTEGER,
@@ -143,7 +149,7 @@ CREATE TABLE interactive_submissions (
     idempotency_key TEXT NOT NULL CHECK (length(idempotency_key) BETWEEN 1 AND 512),
     request_revision INTEGER NOT NULL CHECK (request_revision > 0),
     payload_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
-    outcome TEXT NOT NULL CHECK (outcome IN ('validating', 'accepted', 'rejected', 'adopted')),
+    outcome TEXT NOT NULL CHECK (outcome = 'validating' OR outcome = 'accepted' OR outcome = 'rejected' OR outcome = 'adopted'),
     receipt_hash BLOB REFERENCES blobs (blob_hash),
     submitted_at INTEGER NOT NULL,
     UNIQUE (request_key, idempotency_key)

@@ -50,7 +50,7 @@ pub(crate) fn active(change: &mut Change<'_>) -> Result<Option<AttemptRow>, Stat
         .prepare_cached(
             "SELECT attempt_key, attempt_id, node_id, node_type, status, started_at, finished_at, timeout_ms, output_hash,
                  error_hash
-             FROM node_attempts WHERE run_key = :key AND status IN ('pending', 'running', 'waiting')",
+             FROM node_attempts WHERE run_key = :key AND (status = 'pending' OR status = 'running' OR status = 'waiting')",
         )?
         .query_row(named_params! { ":key": key }, from_row)
         .optional()?)
@@ -217,12 +217,18 @@ pub(crate) fn replace_open(change: &mut Change<'_>) -> Result<usize, StateError>
 /// Appends a finished attempt to the history of the run and returns its index.
 pub(crate) fn append_step(change: &mut Change<'_>, attempt: i64) -> Result<i64, StateError> {
     let key = change.resource_key()?;
-    Ok(change
+    let index: i64 = change
         .sql()
         .prepare_cached(
-            "INSERT INTO run_steps (run_key, step_index, attempt_key)
-             VALUES (:key, (SELECT coalesce(max(step_index), -1) + 1 FROM run_steps WHERE run_key = :key), :attempt)
-             RETURNING step_index",
+            "SELECT coalesce(max(step_index), -1) + 1 FROM run_steps WHERE run_key = :key",
         )?
-        .query_row(named_params! { ":key": key, ":attempt": attempt }, |row| row.get(0))?)
+        .query_row(named_params! { ":key": key }, |row| row.get(0))?;
+    let written = change
+        .sql()
+        .prepare_cached(
+            "INSERT INTO run_steps (run_key, step_index, attempt_key) VALUES (:key, :index, :attempt)",
+        )?
+        .execute(named_params! { ":key": key, ":index": index, ":attempt": attempt })?;
+    expect_one(written, "run_steps", &index)?;
+    Ok(index)
 }

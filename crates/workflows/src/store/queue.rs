@@ -39,7 +39,7 @@ pub(crate) fn execute(change: &mut Change<'_>) -> Result<(), StateError> {
         .prepare_cached(
             "UPDATE run_queue SET status = 'running', error_code = NULL, error_hash = NULL, consecutive_errors = 0,
                  started_at = coalesce(started_at, :now)
-             WHERE run_key = :key AND status IN ('queued', 'starting', 'running', 'parked')",
+             WHERE run_key = :key AND (status = 'queued' OR status = 'starting' OR status = 'running' OR status = 'parked')",
         )?
         .execute(named_params! { ":key": key, ":now": now })?;
     expect_one(written, "run_queue", change.resource().key())
@@ -56,7 +56,7 @@ pub(crate) fn park(
         .sql()
         .prepare_cached(
             "UPDATE run_queue SET status = 'parked', error_code = :code, error_hash = :detail
-             WHERE run_key = :key AND status IN ('queued', 'starting', 'running', 'parked')",
+             WHERE run_key = :key AND (status = 'queued' OR status = 'starting' OR status = 'running' OR status = 'parked')",
         )?
         .execute(named_params! { ":key": key, ":code": code, ":detail": detail })?;
     expect_one(written, "run_queue", change.resource().key())
@@ -69,7 +69,7 @@ pub(crate) fn make_eligible(change: &mut Change<'_>) -> Result<(), StateError> {
         .sql()
         .prepare_cached(
             "UPDATE run_queue SET status = :status, available_at = :now, error_code = NULL, error_hash = NULL
-             WHERE run_key = :key AND status IN ('queued', 'starting', 'running', 'parked')",
+             WHERE run_key = :key AND (status = 'queued' OR status = 'starting' OR status = 'running' OR status = 'parked')",
         )?
         .execute(named_params! { ":key": key, ":status": QueueStatus::Queued, ":now": now })?;
     expect_one(written, "run_queue", change.resource().key())
@@ -87,7 +87,7 @@ pub(crate) fn settle(
         .sql()
         .prepare_cached(
             "UPDATE run_queue SET status = :status, error_code = :code, error_hash = :error, finished_at = :now
-             WHERE run_key = :key AND status IN ('queued', 'starting', 'running', 'parked')",
+             WHERE run_key = :key AND (status = 'queued' OR status = 'starting' OR status = 'running' OR status = 'parked')",
         )?
         .execute(named_params! {
             ":key": key, ":status": status.queue(), ":code": code, ":error": error, ":now": now,

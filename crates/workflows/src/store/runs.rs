@@ -150,7 +150,7 @@ pub(crate) fn reservation(
         .sql()
         .prepare_cached(
             "SELECT r.run_id FROM run_queue q JOIN runs r ON r.resource_key = q.run_key
-             WHERE q.origin_session_id = :session AND q.status IN ('queued', 'starting', 'running', 'parked')",
+             WHERE q.origin_session_id = :session AND (q.status = 'queued' OR q.status = 'starting' OR q.status = 'running' OR q.status = 'parked')",
         )?
         .query_row(named_params! { ":session": session }, |row| row.get(0))
         .optional()?)
@@ -164,7 +164,7 @@ pub(crate) fn open_effects(
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT count(*) FROM effects WHERE source_key = :source AND status IN ('pending', 'applying', 'ambiguous')",
+            "SELECT count(*) FROM effects WHERE source_key = :source AND (status = 'pending' OR status = 'applying' OR status = 'ambiguous')",
         )?
         .query_row(named_params! { ":source": source }, |row| row.get(0))?)
 }

@@ -27,7 +27,7 @@ pub(crate) fn due(
          FROM run_queue k
          JOIN runs r ON r.resource_key = k.run_key
          LEFT JOIN leases l ON l.resource_key = k.run_key
-         WHERE k.status IN ('queued', 'starting', 'running') AND k.available_at <= :now AND k.error_code IS NULL
+         WHERE (k.status = 'queued' OR k.status = 'starting' OR k.status = 'running') AND k.available_at <= :now AND k.error_code IS NULL
              AND r.paused = 0 AND (l.expires_at IS NULL OR l.expires_at <= :now)
              AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
          ORDER BY k.available_at, k.run_key LIMIT :limit",

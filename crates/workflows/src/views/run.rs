@@ -260,7 +260,7 @@ fn head(
                  parent.run_id, root.run_id, r.restart_number, r.created_at, q.started_at,
                  w.source_type, w.source_ref, w.source_revision, s.updated_at, r.finished_at, l.expires_at,
                  (SELECT count(*) FROM effects e WHERE e.source_key = r.resource_key
-                     AND e.status IN ('pending', 'applying', 'ambiguous')),
+                     AND (e.status = 'pending' OR e.status = 'applying' OR e.status = 'ambiguous')),
                  EXISTS (SELECT 1 FROM runs child WHERE child.parent_key = r.resource_key AND child.lineage_kind = 'restart')
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
@@ -357,7 +357,7 @@ fn open_attempt(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<OpenAttempt>
         .sql()
         .prepare_cached(
             "SELECT attempt_id, node_id, node_type, started_at FROM node_attempts
-             WHERE run_key = :run AND status IN ('pending', 'running', 'waiting')",
+             WHERE run_key = :run AND (status = 'pending' OR status = 'running' OR status = 'waiting')",
         )?
         .query_row(named_params! { ":run": run }, |row| {
             Ok(OpenAttempt {

@@ -1,0 +1,13 @@
+//! What the schema costs.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use holdpoint_state::testing::dear_tables;
+use holdpoint_state::{Identity, Schema};
+
+#[test]
+fn no_row_needs_a_table_of_its_own_to_be_checked() {
+    let domains = [holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN];
+    let schema = Schema::compose(Identity::PI_WORKFLOWS, domains).unwrap();
+    assert_eq!(dear_tables(&schema).unwrap(), Vec::<String>::new());
+}
