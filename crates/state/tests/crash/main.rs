@@ -2,7 +2,7 @@
 //! everything that it said is in the store, and nothing is there by half.
 //!
 //! `HOLDPOINT_CRASH_ROUNDS` sets the number of random kills (300 unless set), `HOLDPOINT_CRASH_SEED` repeats a run: the seed is in every
-//! message of a failure and is printed at the start.
+//! message of a failure and is printed at the start. The delays are the same again; the instants are the machine's.
 
 #![expect(
     clippy::unwrap_used,
