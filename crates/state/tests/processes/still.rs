@@ -28,7 +28,7 @@ fn child_holds() {
 /// Several commands that wait at once: each of them is told within the time-out, not one after the other.
 fn all_are_busy(db: &Database) {
     let started = now();
-    let tickets: Vec<_> = (0..6)
+    let tickets: Vec<_> = (0..16)
         .map(|_| {
             db.submit(
                 Command::new(&counter::ADD, counter::resource("a")),
@@ -48,8 +48,8 @@ fn all_are_busy(db: &Database) {
     }
     let waited = millis(started.elapsed());
     assert!(BUSY_TIMEOUT_MS <= waited, "{waited} ms");
-    // Six waits one after the other would be six times as long.
-    assert!(waited < 3 * BUSY_TIMEOUT_MS, "{waited} ms");
+    // Waits one after the other would be sixteen times as long; a loaded machine gets half of that.
+    assert!(waited < 8 * BUSY_TIMEOUT_MS, "{waited} ms");
 }
 
 fn value(db: &Database) -> i64 {
