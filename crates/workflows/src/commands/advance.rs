@@ -76,6 +76,10 @@ impl FinishedAttempt {
 }
 
 /// What follows.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each step, and moved; a box would cost more than it saves"
+)]
 #[derive(Debug, Clone)]
 pub enum Move {
     /// The next attempt begins.

@@ -34,6 +34,10 @@ pub struct Claiming {
 }
 
 /// What a runner does first with a run that it took.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each step, and moved; a box would cost more than it saves"
+)]
 #[derive(Debug, Clone)]
 pub enum Plan {
     /// The run was never executed: it begins.
@@ -58,6 +62,10 @@ pub enum Plan {
 }
 
 /// What became of the claim.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each step, and moved; a box would cost more than it saves"
+)]
 #[derive(Debug)]
 pub enum Claimed {
     /// The runner owns the run.

@@ -55,6 +55,10 @@ struct Current {
 }
 
 /// What a node's end means for the run.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each step, and moved; a box would cost more than it saves"
+)]
 enum Judged {
     /// It becomes a step.
     Step(FinishedAttempt, NodeResult),
@@ -320,108 +324,25 @@ impl Runner {
         if acts && cut_short && recovery(node) == Some(Recovery::Manual) {
             return Ok(Judged::Doubt);
         }
-        let late = NodeError::stopped(StopReason::TimedOut);
-        let (outcome, output, error, receipt, settlement) = match ended {
-            Ended::Ask(_) if timed_out => (NodeOutcome::TimedOut, None, Some(late), None, None),
-            Ended::Ask(contract) => return Ok(Judged::Ask(contract)),
-            Ended::Value { output, receipt } => {
-                let settlement = storable(&execution(&output, receipt.as_ref()));
-                match settlement {
-                    Err(error) => {
-                        let settlement = Settlement::Rejected {
-                            error: error.to_string(),
-                        };
-                        (
-                            NodeOutcome::Failed,
-                            None,
-                            Some(error),
-                            receipt,
-                            Some(settlement),
-                        )
-                    }
-                    Ok(payload) => {
-                        let settlement = Settlement::Applied {
-                            result: Some(payload),
-                            external_ref: None,
-                        };
-                        if timed_out {
-                            (
-                                NodeOutcome::TimedOut,
-                                None,
-                                Some(late),
-                                receipt,
-                                Some(settlement),
-                            )
-                        } else {
-                            (
-                                NodeOutcome::Ok,
-                                Some(output),
-                                None,
-                                receipt,
-                                Some(settlement),
-                            )
-                        }
-                    }
-                }
-            }
-            Ended::Error { error, receipt } if cut_short => {
-                let outcome = error.outcome();
-                (
-                    outcome,
-                    None,
-                    Some(error),
-                    receipt,
-                    Some(Settlement::Interrupted),
-                )
-            }
-            Ended::Error { error, receipt } => {
-                let settlement = Settlement::Rejected {
-                    error: error.to_string(),
-                };
-                if timed_out {
-                    (
-                        NodeOutcome::TimedOut,
-                        None,
-                        Some(late),
-                        receipt,
-                        Some(settlement),
-                    )
-                } else {
-                    (
-                        error.outcome(),
-                        None,
-                        Some(error),
-                        receipt,
-                        Some(settlement),
-                    )
-                }
-            }
-            Ended::Unknown => {
-                let settlement = Settlement::Interrupted;
-                (
-                    NodeOutcome::TimedOut,
-                    None,
-                    Some(late),
-                    None,
-                    Some(settlement),
-                )
-            }
+        let end = match ended {
+            Ended::Ask(contract) if !timed_out => return Ok(Judged::Ask(contract)),
+            ended => End::of(ended, timed_out, cut_short),
         };
         let finished_at = self.db.clock().now().0.max(current.started_at);
         let result = NodeResult {
             attempt_id: current.attempt.attempt_id.clone(),
             node_id: current.attempt.node_id.clone(),
             node_type: node.kind.node_type().to_owned(),
-            outcome,
+            outcome: end.outcome,
             started_at: current.started_at,
             finished_at,
             duration_ms: finished_at - current.started_at,
-            output,
-            error: error.map(|error| error.to_string()),
+            output: end.output,
+            error: end.error.map(|error| error.to_string()),
         };
-        let mut finished = FinishedAttempt::new(result.clone(), receipt.as_ref())?;
+        let mut finished = FinishedAttempt::new(result.clone(), end.receipt.as_ref())?;
         if let (Some(EffectStart::Execute(effect)), Some(settlement)) =
-            (&current.effect, settlement)
+            (&current.effect, end.settlement)
         {
             finished = finished.settling(effect.clone(), settlement);
         }
@@ -438,6 +359,88 @@ impl Runner {
         if let Err(second) = given {
             // The lease ends by itself, and the run is then taken up again.
             tracing::warn!(run = %active.claim.resource(), error = %second, "a run could not be given back");
+        }
+    }
+}
+
+/// What a node's end makes of its attempt and its effect.
+struct End {
+    outcome: NodeOutcome,
+    output: Option<Value>,
+    error: Option<NodeError>,
+    receipt: Option<Value>,
+    settlement: Option<Settlement>,
+}
+
+impl End {
+    fn of(ended: Ended, timed_out: bool, cut_short: bool) -> Self {
+        let late = || NodeError::stopped(StopReason::TimedOut);
+        match ended {
+            Ended::Value { output, receipt } => {
+                match storable(&execution(&output, receipt.as_ref())) {
+                    Err(error) => Self::rejected(error, receipt),
+                    Ok(payload) => Self {
+                        outcome: if timed_out {
+                            NodeOutcome::TimedOut
+                        } else {
+                            NodeOutcome::Ok
+                        },
+                        output: (!timed_out).then_some(output),
+                        error: timed_out.then(late),
+                        receipt,
+                        // It did act, in time or not.
+                        settlement: Some(Settlement::Applied {
+                            result: Some(payload),
+                            external_ref: None,
+                        }),
+                    },
+                }
+            }
+            Ended::Error { error, receipt } if cut_short => Self {
+                outcome: error.outcome(),
+                output: None,
+                error: Some(error),
+                receipt,
+                settlement: Some(Settlement::Interrupted),
+            },
+            Ended::Error { error, receipt } => {
+                let rejected = Self::rejected(error, receipt);
+                if timed_out {
+                    Self {
+                        outcome: NodeOutcome::TimedOut,
+                        error: Some(late()),
+                        ..rejected
+                    }
+                } else {
+                    rejected
+                }
+            }
+            Ended::Unknown => Self {
+                outcome: NodeOutcome::TimedOut,
+                output: None,
+                error: Some(late()),
+                receipt: None,
+                settlement: Some(Settlement::Interrupted),
+            },
+            Ended::Ask(_) => Self {
+                outcome: NodeOutcome::TimedOut,
+                output: None,
+                error: Some(late()),
+                receipt: None,
+                settlement: None,
+            },
+        }
+    }
+
+    fn rejected(error: NodeError, receipt: Option<Value>) -> Self {
+        Self {
+            outcome: error.outcome(),
+            output: None,
+            settlement: Some(Settlement::Rejected {
+                error: error.to_string(),
+            }),
+            error: Some(error),
+            receipt,
         }
     }
 }

@@ -34,6 +34,10 @@ pub(crate) struct Hub {
 }
 
 #[derive(Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the search and the shutdown"
+)]
 struct State {
     attached: Option<Attached>,
     ready: VecDeque<RunId>,

@@ -48,6 +48,10 @@ impl DisplayStatus {
 
 /// What the status is derived from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a committed fact of its own"
+)]
 pub struct DisplayFacts {
     /// The run's status.
     pub status: RunStatus,
@@ -161,6 +165,7 @@ mod tests {
     };
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn precedence_and_controls() {
         let table = [
             ("idle", OPEN),

@@ -83,10 +83,16 @@ pub struct Page {
 pub fn list(snapshot: &Snapshot<'_>, filter: &Filter, now: UnixMillis) -> Result<Page, StateError> {
     let before = match &filter.after {
         None => i64::MAX,
-        Some(cursor) => cursor.parse().map_err(|_| StateError::Input {
-            what: "cursor",
-            problem: format!("{cursor:?} was not given by a list; begin without one"),
-        })?,
+        Some(cursor) => {
+            cursor
+                .parse()
+                .map_err(|error: std::num::ParseIntError| StateError::Input {
+                    what: "cursor",
+                    problem: format!(
+                        "{cursor:?} was not given by a list ({error}); begin without one"
+                    ),
+                })?
+        }
     };
     let limit = filter.limit.clamp(1, LIMIT_MAX);
     let sql = snapshot.sql();

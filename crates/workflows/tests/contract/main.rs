@@ -3,11 +3,18 @@
 
 #![expect(
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::panic,
-    clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
 
+mod control;
+mod crash;
+mod effects;
+mod requests;
+mod routing;
 mod scheduling;
+mod sources;
+mod start;
 mod support;
+mod transitions;
+mod views;

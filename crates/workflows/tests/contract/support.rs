@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdpoint_state::sql::named_params;
 use holdpoint_state::testing::TestStore;
-use holdpoint_state::{Actor, Event, Owner, OwnerKind};
+use holdpoint_state::{Actor, Owner, OwnerKind};
 use holdpoint_workflows::commands::{self, Claimed, Claiming, Move, NewAttempt, Plan};
 use holdpoint_workflows::definition::{Definition, TimeBudget, Workflow};
 use holdpoint_workflows::views::RunView;
@@ -20,13 +20,19 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 pub(crate) struct Fixture {
     pub(crate) workflows: Workflows,
     pub(crate) store: TestStore,
+    /// The test damaged rows on purpose.
+    pub(crate) expects_damage: bool,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
         let store = TestStore::new([DOMAIN]).unwrap();
         let workflows = Workflows::new(store.db().clone());
-        Self { workflows, store }
+        Self {
+            workflows,
+            store,
+            expects_damage: false,
+        }
     }
 
     pub(crate) fn scheduler(&self) -> Scheduler {
@@ -169,7 +175,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if !std::thread::panicking() && !self.expects_damage {
             assert_eq!(self.violations(), Vec::<String>::new());
         }
     }
@@ -217,8 +223,4 @@ pub(crate) fn echo() -> Definition {
         .compute("echo", |ctx| Ok(ctx.input().clone()))
         .build()
         .unwrap()
-}
-
-pub(crate) fn payload(event: &Event) -> Value {
-    serde_json::from_slice(event.payload.as_deref().unwrap_or(b"null")).unwrap()
 }
