@@ -10,3 +10,8 @@ pub use rusqlite::{
     CachedStatement as Statement, Error as SqlError, OptionalExtension, Params, Row, named_params,
     params,
 };
+
+/// The version of the SQLite that runs, such as `3.51.3`.
+pub fn engine_version() -> &'static str {
+    rusqlite::version()
+}

@@ -125,6 +125,19 @@ impl Snapshot<'_> {
         list_after(&self.sql(), after_seq, limit)
     }
 
+    /// The sequence number of the newest event, 0 when there is none: where a follower of what is new begins.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn last_event_seq(&self) -> Result<i64, StateError> {
+        let newest = self
+            .sql()
+            .prepare_cached("SELECT max(event_seq) FROM events")?
+            .query_row([], |row| row.get::<_, Option<i64>>(0))?;
+        Ok(newest.unwrap_or(0))
+    }
+
     /// Events of one resource with a revision above `after_revision`, in order; bounded as [`Snapshot::events_after`].
     ///
     /// # Errors
