@@ -1,0 +1,312 @@
+//! What may be typed. Nothing is done here; docs/COMMAND.md names every command and every flag, which a test checks.
+
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::settings::Settings;
+
+/// Durable workflows in one SQLite file: runs that survive a crash, and wait for the people who must decide.
+#[derive(Debug, Parser)]
+#[command(
+    name = "holdpoint",
+    disable_version_flag = true,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    /// Use the store in this home directory instead of yours: DIR/.pi/agent/workflows/state.sqlite.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+
+    /// Print one JSON document on standard output, errors too.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) settings: Settings,
+
+    /// Print the versions of holdpoint and of the SQLite in it.
+    #[arg(short = 'V', long, action = clap::ArgAction::SetTrue)]
+    pub(crate) version: bool,
+
+    #[command(subcommand)]
+    pub(crate) verb: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Start a run of a workflow and follow it to its end or to its next question.
+    Run(RunArgs),
+    /// Execute whatever is due: new, answered, resumed and lost runs.
+    Work(WorkArgs),
+    /// List runs, newest first.
+    List(ListArgs),
+    /// Show a run with its steps.
+    Show(OneRun),
+    /// Answer what a run waits for.
+    Answer(AnswerArgs),
+    /// Hold a run.
+    Pause(ControlArgs),
+    /// Let a paused or parked run go on.
+    Resume(ResumeArgs),
+    /// End a run.
+    Cancel(ControlArgs),
+    /// Run a finished run again, as its one child.
+    Restart(RestartArgs),
+    /// Tell why a run stands where it stands.
+    Explain(OneRun),
+    /// Look after the store.
+    #[command(subcommand)]
+    State(StateVerb),
+    /// Print the JSON Schema of a document.
+    #[command(subcommand)]
+    Schema(SchemaVerb),
+    /// Look at effects, and decide about those whose outcome nobody knows.
+    #[command(subcommand)]
+    Effects(EffectsVerb),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// A workflow file (*.workflow.yaml, *.workflow.json), or a name that is looked for in .pi/workflows, workflows and the home.
+    #[arg(value_name = "FILE|NAME")]
+    pub(crate) workflow: PathBuf,
+
+    /// The input: JSON, @FILE with JSON, or @- for standard input.
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) input: Option<String>,
+
+    /// Names this start: the same key again meets the same run.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+
+    /// Only reserve the run; `holdpoint work` executes it.
+    #[arg(long)]
+    pub(crate) detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WorkArgs {
+    /// Stop when nothing is left that could be done now.
+    #[arg(long)]
+    pub(crate) until_idle: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only runs with this stored status.
+    #[arg(long, value_name = "STATUS")]
+    pub(crate) status: Option<String>,
+
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) limit: u16,
+
+    /// The cursor `next` of the page before.
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneRun {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AnswerArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// The answer: JSON, @FILE with JSON, or @- for standard input.
+    #[arg(value_name = "JSON|@FILE")]
+    pub(crate) answer: String,
+
+    /// The request that is meant; otherwise the one that the run waits for.
+    #[arg(long, value_name = "REQUEST")]
+    pub(crate) request: Option<String>,
+
+    /// Names this answer: the same key with the same answer gets the first receipt again.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+
+    /// The revision of the request that you saw.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) expect: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// Why, for the audit trail.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
+    /// The revision of the run that you saw.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) expect: Option<u64>,
+
+    /// Refuse while another process executes the run, instead of taking it away.
+    #[arg(long)]
+    pub(crate) if_free: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// Why, for the audit trail.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
+    /// The revision of the run that you saw.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) expect: Option<u64>,
+
+    /// Go on with the definition that the workflow's file gives now, although the run was started with another one.
+    #[arg(long)]
+    pub(crate) accept_definition: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestartArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// The revision of the run that you saw.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) expect: Option<u64>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StateVerb {
+    /// What the store is and what stands open in it.
+    Status,
+    /// The status, judged: what is wrong and what to do.
+    Doctor,
+    /// Check everything that must hold, in the store or in a backup.
+    Verify(VerifyArgs),
+    /// Copy the live store into a new file.
+    Backup(PathArgs),
+    /// Put a backup in the place of the store; the old store is kept aside.
+    Restore(PathArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// A backup to verify instead of the store.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PathArgs {
+    /// The backup.
+    #[arg(value_name = "PATH")]
+    pub(crate) path: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SchemaVerb {
+    /// Of workflow files.
+    Workflow,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum EffectsVerb {
+    /// List effects: those that need somebody, unless --all or --state says otherwise.
+    List(EffectsListArgs),
+    /// Say what became of an effect whose outcome nobody knows.
+    Resolve(ResolveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EffectsListArgs {
+    /// Settled effects too.
+    #[arg(long, conflicts_with = "state")]
+    pub(crate) all: bool,
+
+    /// Only effects in this state: pending, applying, applied, rejected, ambiguous, cancelled.
+    #[arg(long, value_name = "STATE")]
+    pub(crate) state: Option<String>,
+
+    /// Only effects of this run.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) limit: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResolveArgs {
+    /// The effect.
+    #[arg(value_name = "EFFECT")]
+    pub(crate) effect: String,
+
+    /// What you decide after looking at the outside world.
+    #[arg(value_enum)]
+    pub(crate) decision: DecisionWord,
+
+    /// With confirm: what the action gave, as JSON or @FILE.
+    #[arg(long, value_name = "JSON|@FILE")]
+    pub(crate) receipt: Option<String>,
+
+    /// With confirm: the provider's name of what was done.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) external_ref: Option<String>,
+
+    /// With reject: why; the node fails with it.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+
+    /// The attempt that you saw; otherwise the latest.
+    #[arg(long, value_name = "N")]
+    pub(crate) attempt: Option<u32>,
+
+    /// The revision of the effect that you saw; otherwise the present one.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) expect: Option<u64>,
+
+    /// Names this decision: the same key again gets the first answer.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+
+    /// Leave the run parked instead of resuming it.
+    #[arg(long)]
+    pub(crate) stay: bool,
+}
+
+/// The decisions about an ambiguous effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DecisionWord {
+    /// It happened.
+    Confirm,
+    /// Do it again, at the risk of a duplicate.
+    Retry,
+    /// It did not happen and must not.
+    Reject,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// The whole command line as clap knows it: for completions, and for tests that compare it with the documentation.
+pub fn command() -> clap::Command {
+    Cli::command()
+}

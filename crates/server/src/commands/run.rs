@@ -1,0 +1,214 @@
+//! `run`: starts a run, executes it here and follows it to its end, or to what it waits for.
+
+use std::time::Duration;
+
+use holdpoint_workflows::commands::Start;
+use holdpoint_workflows::views::{DisplayStatus, RunView};
+use holdpoint_workflows::{RunId, Scheduler, Workflows};
+use serde_json::{Value, json};
+
+use super::prompt::{self, Asked};
+use super::{Context, actor, runs, value};
+use crate::cli::RunArgs;
+use crate::error::{CommandError, ExitStatus};
+use crate::home;
+use crate::output::json::Run;
+use crate::output::progress::Progress;
+use crate::output::text;
+use crate::signals::Interrupts;
+
+/// How often a run is looked at for what changed, and Ctrl-C for having been pressed.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, CommandError> {
+    let file = home::workflow(context.cli.home.as_deref(), &args.workflow)?;
+    let input = match &args.input {
+        Some(text) => value::read("input", text)?,
+        None => json!({}),
+    };
+    let mut start = Start::from_source(&file.definition, file.source.clone(), input).by(actor());
+    if let Some(key) = &args.key {
+        start = start.key(key);
+    }
+    let store = context.store()?;
+    let workflows = Workflows::new(store.clone());
+    if args.detach {
+        let receipt = workflows.start(&start)?;
+        let view = workflows.view(&receipt.value)?;
+        let adopted = !receipt.is_accepted();
+        context.output.line(format!(
+            "{} {}",
+            if adopted {
+                "there already:"
+            } else {
+                "reserved"
+            },
+            receipt.value
+        ));
+        context.output.line(format!(
+            "execute it with: {}",
+            context.hint(&["work", "--until-idle"])
+        ));
+        document(context, &view, adopted)?;
+        return Ok(ExitStatus::Done);
+    }
+    let interrupts = Interrupts::default();
+    interrupts
+        .listen(&store)
+        .map_err(|source| CommandError::Io {
+            action: "listening for signals".to_owned(),
+            source,
+        })?;
+    let scheduler = workflows.scheduler(context.cli.settings.scheduler())?;
+    let receipt = workflows.start(&start)?;
+    let adopted = !receipt.is_accepted();
+    let follow = Follow {
+        context,
+        workflows: &workflows,
+        interrupts: &interrupts,
+        run: &receipt.value,
+    };
+    context.output.line(format!(
+        "{} {}",
+        if adopted {
+            "run (there already)"
+        } else {
+            "run"
+        },
+        receipt.value
+    ));
+    let (view, interrupted) = follow.to_the_end(scheduler)?;
+    document(context, &view, adopted)?;
+    tell_end(context, &view, interrupted);
+    Ok(if interrupted && !view.status.is_terminal() {
+        ExitStatus::Cancelled
+    } else {
+        exit(&view)
+    })
+}
+
+fn document(context: &Context, view: &RunView, adopted: bool) -> Result<(), CommandError> {
+    context.output.document(&Run {
+        adopted: Some(adopted),
+        ..Run::of(view)
+    })
+}
+
+/// A run that is executed here and looked at.
+struct Follow<'a> {
+    context: &'a Context,
+    workflows: &'a Workflows,
+    interrupts: &'a Interrupts,
+    run: &'a RunId,
+}
+
+impl Follow<'_> {
+    /// Follows the run until nothing more happens here. Says also whether Ctrl-C ended that.
+    fn to_the_end(&self, scheduler: Scheduler) -> Result<(RunView, bool), CommandError> {
+        let clock = self.workflows.database().clock();
+        let output = self.context.output;
+        let mut progress = Progress::new(output);
+        let interrupted = loop {
+            let steps = progress.steps();
+            let view = self.workflows.wait_for(self.run, LOOK, |view| {
+                steps < view.steps.len() || is_settled(view)
+            })?;
+            progress.show(&view, clock.now());
+            if self.interrupts.asked() {
+                break true;
+            }
+            if !is_settled(&view) {
+                continue;
+            }
+            if view.display_status != DisplayStatus::Waiting || !output.is_interactive() {
+                break false;
+            }
+            progress.clear();
+            match prompt::ask(self.context, self.workflows, &view, self.interrupts)? {
+                Asked::Answered | Asked::Moved => {}
+                Asked::Left => break false,
+                Asked::Interrupted => break true,
+            }
+        };
+        progress.clear();
+        if interrupted {
+            output.note("stopping after the present node; Ctrl-C again stops at once");
+        }
+        scheduler.stop(Duration::from_millis(
+            self.context.cli.settings.stop_patience_ms,
+        ));
+        let view = self.workflows.view(self.run)?;
+        progress.show(&view, clock.now());
+        Ok((view, interrupted))
+    }
+}
+
+/// Whether the run goes no further without somebody.
+fn is_settled(view: &RunView) -> bool {
+    match view.display_status {
+        DisplayStatus::Queued => view.error_code.is_some(),
+        DisplayStatus::Running => false,
+        DisplayStatus::Waiting
+        | DisplayStatus::Paused
+        | DisplayStatus::Ambiguous
+        | DisplayStatus::Completed
+        | DisplayStatus::Failed
+        | DisplayStatus::TimedOut
+        | DisplayStatus::Cancelled => true,
+    }
+}
+
+/// What a run's status means as an exit status.
+fn exit(view: &RunView) -> ExitStatus {
+    match view.display_status {
+        DisplayStatus::Completed => ExitStatus::Done,
+        DisplayStatus::Failed | DisplayStatus::TimedOut => ExitStatus::Failed,
+        DisplayStatus::Cancelled => ExitStatus::Cancelled,
+        DisplayStatus::Queued
+        | DisplayStatus::Running
+        | DisplayStatus::Waiting
+        | DisplayStatus::Paused
+        | DisplayStatus::Ambiguous => ExitStatus::Waiting,
+    }
+}
+
+fn tell_end(context: &Context, view: &RunView, interrupted: bool) {
+    let output = context.output;
+    let run = view.run_id.as_str();
+    let hint = |words: &[&str]| context.hint(words);
+    match view.display_status {
+        DisplayStatus::Waiting => {
+            output.line(runs::question(view));
+            output.line(format!(
+                "answer it with:  {}",
+                hint(&["answer", run, "JSON"])
+            ));
+            output.line(format!(
+                "and execute it:  {}",
+                hint(&["work", "--until-idle"])
+            ));
+        }
+        DisplayStatus::Completed => {
+            output.line("completed");
+            if let Some(value) = view
+                .final_output
+                .as_ref()
+                .filter(|value| **value != Value::Null)
+            {
+                output.line(text::value(value, "  "));
+            }
+        }
+        status => {
+            let why = view.error.as_deref().or(view.status_detail.as_deref());
+            output.line(match why {
+                Some(why) => format!("{}: {why}", status.as_str()),
+                None => status.as_str().to_owned(),
+            });
+            if interrupted && !view.status.is_terminal() {
+                output.line(format!("go on with:  {}", hint(&["work", "--until-idle"])));
+            } else if !view.status.is_terminal() {
+                output.line(format!("see why:  {}", hint(&["explain", run])));
+            }
+        }
+    }
+}

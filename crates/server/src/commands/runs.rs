@@ -1,0 +1,239 @@
+//! `list`, `show`, `explain`: what the projections say.
+
+use std::fmt::Write as _;
+
+use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::views::{Filter, Page, RunSummary, RunView};
+use serde_json::{Value, json};
+
+use super::Context;
+use crate::cli::ListArgs;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::json::Run;
+use crate::output::text;
+
+/// `list`. A store that is not there yet has no runs.
+pub(super) fn list(context: &Context, args: &ListArgs) -> Result<ExitStatus, CommandError> {
+    let status = match &args.status {
+        None => None,
+        Some(word) => Some(RunStatus::from_text(word).ok_or_else(|| {
+            let words: Vec<&str> = RunStatus::ALL
+                .iter()
+                .map(|status| status.as_str())
+                .collect();
+            CommandError::input(
+                "status",
+                format!("{word:?} is none of {}", words.join(", ")),
+            )
+        })?),
+    };
+    let filter = Filter {
+        status,
+        limit: usize::from(args.limit),
+        after: args.after.clone(),
+    };
+    let page = match context.workflows() {
+        Ok(workflows) => workflows.list(&filter)?,
+        Err(CommandError::NoStore { .. }) => Page {
+            runs: Vec::new(),
+            next: None,
+        },
+        Err(error) => return Err(error),
+    };
+    let runs = page
+        .runs
+        .iter()
+        .map(with_revision)
+        .collect::<Result<Vec<_>, _>>()?;
+    context
+        .output
+        .document(&json!({ "runs": runs, "next": page.next }))?;
+    if page.runs.is_empty() {
+        context.output.line("no runs");
+    }
+    for run in &page.runs {
+        context.output.line(summary(run));
+    }
+    if let Some(next) = &page.next {
+        context.output.line(format!("more: --after {next}"));
+    }
+    Ok(ExitStatus::Done)
+}
+
+fn with_revision(run: &RunSummary) -> Result<Value, CommandError> {
+    let mut value = serde_json::to_value(run).map_err(|error| CommandError::Io {
+        action: "writing the document".to_owned(),
+        source: error.into(),
+    })?;
+    if let Some(members) = value.as_object_mut() {
+        members.insert("revision".to_owned(), run.run_revision.into());
+    }
+    Ok(value)
+}
+
+fn summary(run: &RunSummary) -> String {
+    let status = run
+        .display_status
+        .map_or(run.status.as_str(), |status| status.as_str());
+    let title = run.run_title.as_deref().unwrap_or(&run.workflow_name);
+    let mut line = format!(
+        "{status:<9}  {}  {}",
+        text::line(&run.run_id),
+        text::line(title)
+    );
+    if let Some(problem) = &run.problem {
+        // Writing to a string does not fail.
+        let _ = write!(line, "  (unreadable: {})", text::line(problem));
+    }
+    line
+}
+
+/// `show RUN`.
+pub(super) fn show(context: &Context, run: &str) -> Result<ExitStatus, CommandError> {
+    let run = Context::run_id(run)?;
+    let view = context.workflows()?.view(&run)?;
+    context.output.document(&Run::of(&view))?;
+    context.output.line(described(&view).trim_end());
+    Ok(ExitStatus::Done)
+}
+
+fn described(view: &RunView) -> String {
+    let mut told = String::new();
+    let mut row = |name: &str, value: &str| {
+        let _ = writeln!(told, "{name:<9} {}", text::line(value));
+    };
+    row("run", view.run_id.as_str());
+    row("workflow", &view.workflow_name);
+    if let Some(title) = &view.run_title {
+        row("title", title);
+    }
+    row("status", view.display_status.as_str());
+    if let Some(detail) = &view.status_detail {
+        row("detail", detail);
+    }
+    if let Some(code) = &view.error_code {
+        row("code", code);
+    }
+    row("revision", &view.run_revision.to_string());
+    row("created", &text::instant(view.created_at.0));
+    if let Some(at) = view.finished_at {
+        row("finished", &text::instant(at.0));
+    }
+    if let Some(source) = &view.source {
+        row("source", &source.reference);
+    }
+    if let Some(parent) = &view.parent_run_id {
+        row("restarts", parent.as_str());
+    }
+    for step in &view.steps {
+        let result = &step.result;
+        let took = text::duration(result.duration_ms.unsigned_abs());
+        let node = text::line(result.node_id.as_str());
+        let outcome = json!(result.outcome);
+        let outcome = outcome.as_str().unwrap_or_default();
+        let _ = writeln!(told, "step {:<4} {node}: {outcome} ({took})", step.index);
+        if let Some(error) = &result.error {
+            let _ = writeln!(told, "{}", text::value(&json!(error), "          "));
+        }
+    }
+    if let Some(node) = &view.current_node {
+        let _ = writeln!(told, "at        {}", text::line(node.as_str()));
+    }
+    if view.waiting_on.is_some() && view.request.is_some() {
+        let _ = writeln!(told, "{}", question(view));
+    }
+    if let Some(error) = &view.error {
+        let _ = writeln!(told, "error\n{}", text::value(&json!(error), "  "));
+    }
+    if let Some(output) = &view.final_output {
+        let _ = writeln!(told, "output\n{}", text::value(output, "  "));
+    }
+    let controls: Vec<String> = view
+        .controls
+        .iter()
+        .filter_map(|control| json!(control).as_str().map(str::to_owned))
+        .collect();
+    if !controls.is_empty() {
+        let _ = writeln!(told, "controls  {}", controls.join(", "));
+    }
+    told
+}
+
+/// What a run asks, for a person: the summary and each member of the request.
+pub(super) fn question(view: &RunView) -> String {
+    let mut told = String::new();
+    let Some(request) = &view.request else {
+        return told;
+    };
+    let summary = request.contract.get("summary").and_then(Value::as_str);
+    let _ = write!(
+        told,
+        "waits at {}: {}",
+        text::line(request.node_id.as_str()),
+        text::line(summary.unwrap_or("an answer is needed"))
+    );
+    match request.contract.get("request") {
+        Some(Value::Object(members)) => {
+            for (name, value) in members {
+                let _ = write!(told, "\n  {}:", text::line(name));
+                match value {
+                    Value::String(text) if text.contains('\n') => {
+                        let _ = write!(told, "\n{}", text::value(value, "    "));
+                    }
+                    Value::String(text) => {
+                        let _ = write!(told, " {}", text::line(text));
+                    }
+                    Value::Object(_) | Value::Array(_) => {
+                        let _ = write!(told, "\n{}", text::value(value, "    "));
+                    }
+                    other => {
+                        let _ = write!(told, " {other}");
+                    }
+                }
+            }
+        }
+        None | Some(Value::Null) => {}
+        Some(value) => {
+            let _ = write!(told, "\n{}", text::value(value, "  "));
+        }
+    }
+    told
+}
+
+/// `explain RUN`.
+pub(super) fn explain(context: &Context, run: &str) -> Result<ExitStatus, CommandError> {
+    let run = Context::run_id(run)?;
+    let explanation = context.workflows()?.explain(&run)?;
+    context.output.document(&explanation)?;
+    let mut told = String::new();
+    let mut row = |name: &str, value: &str| {
+        let _ = writeln!(told, "{name:<11} {}", text::line(value));
+    };
+    row("run", explanation.run_id.as_str());
+    row("status", explanation.display_status.as_str());
+    row("queue", explanation.queue_status.as_str());
+    match &explanation.holder {
+        Some(holder) => row(
+            "holder",
+            &format!(
+                "a {}, {} {}",
+                holder.kind,
+                if holder.live { "until" } else { "lost since" },
+                text::instant(holder.expires_at.0)
+            ),
+        ),
+        None => row("holder", "nobody"),
+    }
+    row("generation", &explanation.generation.to_string());
+    row("due", &text::instant(explanation.due_at.0));
+    row(
+        "blocked by",
+        explanation.blocked_by.as_deref().unwrap_or("nothing"),
+    );
+    row("reason", &explanation.reason);
+    if let Some(error) = &explanation.last_error {
+        row("last error", error);
+    }
+    context.output.line(told.trim_end());
+    Ok(ExitStatus::Done)
+}

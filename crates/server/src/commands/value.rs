@@ -1,0 +1,47 @@
+//! Values that are typed: JSON, or a file with JSON.
+
+use std::io::Read as _;
+
+use serde_json::Value;
+
+use crate::error::CommandError;
+
+/// The most bytes that are read for one value.
+const BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Reads `JSON`, `@FILE` or `@-`.
+pub(crate) fn read(what: &'static str, text: &str) -> Result<Value, CommandError> {
+    let Some(file) = text.strip_prefix('@') else {
+        return parse(what, text.as_bytes());
+    };
+    let mut bytes = Vec::new();
+    let read = if file == "-" {
+        std::io::stdin()
+            .lock()
+            .take(BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(file).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes))
+    };
+    match read {
+        Ok(size) if BYTES_MAX < size as u64 => {
+            Err(CommandError::input(what, "the file is larger than 16 MiB"))
+        }
+        Ok(_) => parse(what, &bytes),
+        Err(error) => Err(CommandError::input(
+            what,
+            format!("{file:?} can't be read: {error}"),
+        )),
+    }
+}
+
+fn parse(what: &'static str, text: &[u8]) -> Result<Value, CommandError> {
+    holdpoint_state::json::parse(text).map_err(|error| {
+        CommandError::input(
+            what,
+            format!(
+                "not JSON ({error}); text needs its quotes, as in '\"yes\"', and @FILE reads a file"
+            ),
+        )
+    })
+}

@@ -1,0 +1,120 @@
+//! `work`: executes what is due, whoever left it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::views::{DisplayStatus, Filter};
+use holdpoint_workflows::{RunId, Workflows};
+use serde_json::json;
+
+use super::Context;
+use crate::cli::WorkArgs;
+use crate::error::{CommandError, ExitStatus};
+use crate::signals::Interrupts;
+
+/// How long one wait for events lasts, in milliseconds; Ctrl-C is looked for between two.
+const LOOK_MS: u64 = 100;
+
+pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, CommandError> {
+    let store = context.store()?;
+    let workflows = Workflows::new(store.clone());
+    let interrupts = Interrupts::default();
+    interrupts
+        .listen(&store)
+        .map_err(|source| CommandError::Io {
+            action: "listening for signals".to_owned(),
+            source,
+        })?;
+    let mut follower = store.follow_events(store.snapshot()?.last_event_seq()?)?;
+    let scheduler = workflows.scheduler(context.cli.settings.scheduler())?;
+    let mut touched = BTreeSet::new();
+    let interrupted = loop {
+        let batch = follower.next_batch(LOOK_MS)?;
+        let quiet = batch.is_empty();
+        show(context, batch, &mut touched);
+        if interrupts.asked() {
+            break true;
+        }
+        let idle = quiet
+            && args.until_idle
+            && scheduler.wait_until_idle(Duration::from_millis(LOOK_MS))
+            && !is_anything_executed(&workflows)?;
+        if idle {
+            break false;
+        }
+    };
+    if interrupted {
+        context
+            .output
+            .note("stopping after the present nodes; Ctrl-C again stops at once");
+    }
+    scheduler.stop(Duration::from_millis(context.cli.settings.stop_patience_ms));
+    loop {
+        let batch = follower.next_batch(0)?;
+        if batch.is_empty() {
+            break;
+        }
+        show(context, batch, &mut touched);
+    }
+    let mut runs = Vec::new();
+    for run in &touched {
+        if let Ok(id) = RunId::new(run) {
+            let view = workflows.view(&id)?;
+            runs.push(json!({
+                "runId": view.run_id,
+                "status": view.status,
+                "displayStatus": view.display_status,
+                "revision": view.run_revision,
+                "runRevision": view.run_revision,
+            }));
+            context
+                .output
+                .line(format!("{run}: {}", view.display_status.as_str()));
+        }
+    }
+    let stopped = if interrupted { "interrupted" } else { "idle" };
+    context
+        .output
+        .document(&json!({ "stopped": stopped, "runs": runs }))?;
+    context.output.line(stopped);
+    Ok(if interrupted {
+        ExitStatus::Cancelled
+    } else {
+        ExitStatus::Done
+    })
+}
+
+fn show(context: &Context, batch: Vec<holdpoint_state::Event>, touched: &mut BTreeSet<String>) {
+    for event in batch {
+        if event.resource_type == "run" {
+            context
+                .output
+                .line(format!("{} {}", event.resource_key, event.event_type));
+            touched.insert(event.resource_key);
+        }
+    }
+}
+
+/// Whether some process executes a run. It may be a lost one, whose claim has to end before its run can be taken up.
+fn is_anything_executed(workflows: &Workflows) -> Result<bool, CommandError> {
+    let mut filter = Filter {
+        status: Some(RunStatus::Running),
+        limit: 1_000,
+        after: None,
+    };
+    loop {
+        let page = workflows.list(&filter)?;
+        if page
+            .runs
+            .iter()
+            .any(|run| run.display_status == Some(DisplayStatus::Running))
+        {
+            return Ok(true);
+        }
+        match page.next {
+            Some(next) => filter.after = Some(next),
+            None => return Ok(false),
+        }
+    }
+}

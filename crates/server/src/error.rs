@@ -1,0 +1,261 @@
+//! From an error to what the caller of a command sees: a stable code, a message with its causes, a resource, an exit status.
+
+use std::error::Error as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use holdpoint_state::{Refusal, Resource, StateError};
+use holdpoint_workflows::WorkflowError;
+use holdpoint_workflows::file::{FileError, Problem};
+
+/// What a command tells by its exit status; the same for every command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// Done; for `run`: the run completed.
+    Done,
+    /// The run failed or timed out, or the program itself failed.
+    Failed,
+    /// The arguments, the workflow file or a value can't be taken.
+    Usage,
+    /// The run waits for an answer or a review, or is paused.
+    Waiting,
+    /// The state is not what the command needs: stale revision, key reused with other content, decided already, claim lost.
+    Conflict,
+    /// Another process uses the store; the same command may succeed later.
+    Busy,
+    /// The store was refused: identity, version, schema, corruption, file system, mode.
+    Refused,
+    /// There is no such run, effect, workflow or store.
+    NotFound,
+    /// `verify` found violations.
+    Violations,
+    /// The run was cancelled, or the command was interrupted.
+    Cancelled,
+}
+
+impl ExitStatus {
+    /// All of them, in the order of their numbers.
+    pub const ALL: &'static [Self] = &[
+        Self::Done,
+        Self::Failed,
+        Self::Usage,
+        Self::Waiting,
+        Self::Conflict,
+        Self::Busy,
+        Self::Refused,
+        Self::NotFound,
+        Self::Violations,
+        Self::Cancelled,
+    ];
+
+    /// The number.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Waiting => 3,
+            Self::Conflict => 4,
+            Self::Busy => 5,
+            Self::Refused => 6,
+            Self::NotFound => 7,
+            Self::Violations => 8,
+            Self::Cancelled => 130,
+        }
+    }
+}
+
+impl From<ExitStatus> for ExitCode {
+    fn from(status: ExitStatus) -> Self {
+        Self::from(status.code())
+    }
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CommandError {
+    /// The store.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The workflows.
+    #[error(transparent)]
+    Workflow(#[from] WorkflowError),
+    /// A workflow file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// A value that can't be taken.
+    #[error("{what}: {problem}")]
+    Input {
+        /// Which argument.
+        what: &'static str,
+        /// What is wrong with it, and the way out.
+        problem: String,
+    },
+    /// Arguments that say nothing to do, found by the reader of arguments.
+    #[error("{message}")]
+    Usage {
+        /// What it says.
+        message: String,
+    },
+    /// No workflow of that name in any of the places.
+    #[error(
+        "no workflow named {name:?} in {}; name a file, or put {name}.workflow.yaml into one of them",
+        places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
+    )]
+    NoWorkflow {
+        /// The name.
+        name: String,
+        /// The places that were looked at, in order.
+        places: Vec<PathBuf>,
+    },
+    /// No such file.
+    #[error("{} does not exist", path.display())]
+    NoFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no store yet.
+    #[error("there is no store at {}; `holdpoint run` makes it", path.display())]
+    NoStore {
+        /// Where it would be.
+        path: PathBuf,
+    },
+    /// No such effect.
+    #[error("effect {id} does not exist; see `holdpoint effects list --all`")]
+    NoEffect {
+        /// The id.
+        id: String,
+    },
+    /// The operating system failed.
+    #[error("{action} failed")]
+    Io {
+        /// What was being done.
+        action: String,
+        /// What the operating system says.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl CommandError {
+    /// A value of an argument that can't be taken.
+    pub(crate) fn input(what: &'static str, problem: impl Into<String>) -> Self {
+        Self::Input {
+            what,
+            problem: problem.into(),
+        }
+    }
+
+    /// The stable word for programs.
+    pub(crate) fn code(&self) -> &'static str {
+        match self {
+            Self::State(error) => error.code(),
+            Self::Workflow(error) => error.code(),
+            Self::File(error) => match error.problem {
+                Problem::Definition(_) | Problem::Shape { .. } => "definition",
+                _ => "workflowFile",
+            },
+            Self::Input { .. } => "input",
+            Self::Usage { .. } => "usage",
+            Self::NoWorkflow { .. }
+            | Self::NoFile { .. }
+            | Self::NoStore { .. }
+            | Self::NoEffect { .. } => "notFound",
+            Self::Io { .. } => "io",
+        }
+    }
+
+    /// What the error is about, as far as it names one.
+    pub(crate) fn resource(&self) -> Option<Resource> {
+        match self {
+            Self::State(
+                StateError::StaleRevision { resource, .. }
+                | StateError::ClaimLost { resource, .. }
+                | StateError::LeaseHeld { resource, .. }
+                | StateError::Conflict { resource, .. }
+                | StateError::NotFound { resource },
+            ) => Some(resource.clone()),
+            Self::Workflow(error) => error.resource(),
+            Self::NoEffect { id } => Some(Resource::new("effect", id.as_str())),
+            Self::State(_)
+            | Self::File(_)
+            | Self::Input { .. }
+            | Self::Usage { .. }
+            | Self::NoWorkflow { .. }
+            | Self::NoFile { .. }
+            | Self::NoStore { .. }
+            | Self::Io { .. } => None,
+        }
+    }
+
+    /// The exit status.
+    pub(crate) fn exit(&self) -> ExitStatus {
+        match self {
+            Self::State(error) => of_state(error),
+            Self::Workflow(error) => of_workflow(error),
+            Self::File(_) | Self::Input { .. } | Self::Usage { .. } => ExitStatus::Usage,
+            Self::NoWorkflow { .. }
+            | Self::NoFile { .. }
+            | Self::NoStore { .. }
+            | Self::NoEffect { .. } => ExitStatus::NotFound,
+            Self::Io { .. } => ExitStatus::Failed,
+        }
+    }
+
+    /// The message and each cause that says something new, outermost first.
+    pub(crate) fn chain(&self) -> Vec<String> {
+        let mut chain = vec![self.to_string()];
+        let mut cause = self.source();
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !chain.iter().any(|said| said.contains(&text)) {
+                chain.push(text);
+            }
+            cause = error.source();
+        }
+        chain
+    }
+}
+
+fn of_workflow(error: &WorkflowError) -> ExitStatus {
+    match error {
+        WorkflowError::State(error) => of_state(error),
+        WorkflowError::Definition(_) | WorkflowError::Source(_) | WorkflowError::Input { .. } => {
+            ExitStatus::Usage
+        }
+        WorkflowError::NoRun { .. }
+        | WorkflowError::NoRequest { .. }
+        | WorkflowError::NoWorkflow { .. } => ExitStatus::NotFound,
+        WorkflowError::Conflict { .. }
+        | WorkflowError::Rejected { .. }
+        | WorkflowError::Transition { .. }
+        | WorkflowError::SourceChanged { .. } => ExitStatus::Conflict,
+        _ => ExitStatus::Failed,
+    }
+}
+
+fn of_state(error: &StateError) -> ExitStatus {
+    match error {
+        StateError::StaleRevision { .. }
+        | StateError::ClaimLost { .. }
+        | StateError::LeaseHeld { .. }
+        | StateError::ActorDenied { .. }
+        | StateError::InvalidTransition { .. }
+        | StateError::Conflict { .. } => ExitStatus::Conflict,
+        StateError::NotFound { .. } => ExitStatus::NotFound,
+        StateError::Busy { .. } | StateError::InUse { .. } => ExitStatus::Busy,
+        StateError::Input { .. }
+        | StateError::Json { .. }
+        | StateError::TooLarge { .. }
+        | StateError::MediaType { .. } => ExitStatus::Usage,
+        StateError::Refused { refusal, .. } if matches!(**refusal, Refusal::Missing) => {
+            ExitStatus::NotFound
+        }
+        StateError::Refused { .. }
+        | StateError::Corrupt { .. }
+        | StateError::DiskFull { .. }
+        | StateError::Io { .. }
+        | StateError::Sqlite { .. } => ExitStatus::Refused,
+        _ => ExitStatus::Failed,
+    }
+}

@@ -1,0 +1,106 @@
+//! Which store a command uses, and where it looks for workflow files.
+//!
+//! The store is `HOME/.pi/agent/workflows/state.sqlite`; `--home` puts another directory in the place of the user's home. A workflow
+//! is found by name in the project first and then in the home (workflows reference, section 2.12); the first of a name wins.
+
+use std::path::{Path, PathBuf};
+
+use holdpoint_state::database::{product_path, product_path_in};
+use holdpoint_state::{Database, Identity, Refusal, Schema, StateError};
+use holdpoint_workflows::file::{self, SUFFIXES, WorkflowFile};
+
+use crate::error::CommandError;
+use crate::settings::Settings;
+
+/// Where the project keeps its workflows, under the working directory.
+const PROJECT_PLACES: [&str; 2] = [".pi/workflows", "workflows"];
+/// Where workflows of all projects are, beside the store.
+const GLOBAL_PLACE: &str = "definitions";
+
+/// The schema of the product's store.
+pub(crate) fn schema() -> Result<Schema, StateError> {
+    Schema::compose(
+        Identity::PI_WORKFLOWS,
+        [holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN],
+    )
+}
+
+/// The path of the store.
+pub(crate) fn store_path(home: Option<&Path>) -> Result<PathBuf, CommandError> {
+    match home {
+        Some(home) => {
+            let home = std::path::absolute(home).map_err(|source| CommandError::Io {
+                action: format!("finding {}", home.display()),
+                source,
+            })?;
+            Ok(product_path_in(&home))
+        }
+        None => product_path().ok_or_else(|| {
+            CommandError::input(
+                "home",
+                "your home directory is not known; name one with --home",
+            )
+        }),
+    }
+}
+
+/// Opens the store, or makes it.
+pub(crate) fn open(home: Option<&Path>, settings: &Settings) -> Result<Database, CommandError> {
+    let path = store_path(home)?;
+    Ok(Database::open_with(
+        &path,
+        &schema()?,
+        settings.database(true),
+    )?)
+}
+
+/// Opens the store if there is one. A command that only reads makes none.
+pub(crate) fn open_existing(
+    home: Option<&Path>,
+    settings: &Settings,
+) -> Result<Database, CommandError> {
+    let path = store_path(home)?;
+    match Database::open_with(&path, &schema()?, settings.database(false)) {
+        Err(StateError::Refused { path, refusal }) if matches!(*refusal, Refusal::Missing) => {
+            Err(CommandError::NoStore { path })
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// Reads a workflow by file or by name.
+///
+/// It is a file when it has the ending of one or a `/` in it, and a name otherwise.
+pub(crate) fn workflow(
+    home: Option<&Path>,
+    file_or_name: &Path,
+) -> Result<WorkflowFile, CommandError> {
+    let text = file_or_name.to_string_lossy();
+    if text.contains('/') || file::is_workflow_file(file_or_name) {
+        if !file_or_name.exists() {
+            return Err(CommandError::NoFile {
+                path: file_or_name.to_owned(),
+            });
+        }
+        return Ok(file::read(file_or_name)?);
+    }
+    let mut places: Vec<PathBuf> = PROJECT_PLACES.iter().map(PathBuf::from).collect();
+    if let Some(directory) = store_path(home)?.parent() {
+        places.push(directory.join(GLOBAL_PLACE));
+    }
+    let found = places
+        .iter()
+        .flat_map(|place| {
+            SUFFIXES
+                .iter()
+                .map(|suffix| place.join(format!("{text}{suffix}")))
+        })
+        .find(|path| path.is_file());
+    match found {
+        Some(path) => Ok(file::read(path)?),
+        None => Err(CommandError::NoWorkflow {
+            name: text.into_owned(),
+            places,
+        }),
+    }
+}

@@ -1,0 +1,57 @@
+//! Settings: each is a flag of every command and a `HOLDPOINT_*` variable; the flag wins.
+//!
+//! Not here: where the store lies. Only `--home` says that, so that no variable can move live storage unseen.
+
+use clap::Args;
+use holdpoint_state::Options;
+use holdpoint_workflows::SchedulerOptions;
+
+/// The settings of a command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct Settings {
+    /// How long a command waits for other processes, in milliseconds.
+    #[arg(long, global = true, env = "HOLDPOINT_BUSY_TIMEOUT_MS", value_name = "MS", default_value_t = 5_000,
+          value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pub(crate) busy_timeout_ms: u64,
+
+    /// How long a claim on a run lasts without a renewal, in milliseconds.
+    #[arg(long, global = true, env = "HOLDPOINT_LEASE_MS", value_name = "MS", default_value_t = 30_000,
+          value_parser = clap::value_parser!(i64).range(100..=86_400_000))]
+    pub(crate) lease_ms: i64,
+
+    /// How often the store is searched for work that others left, in milliseconds.
+    #[arg(long, global = true, env = "HOLDPOINT_SWEEP_INTERVAL_MS", value_name = "MS", default_value_t = 2_000,
+          value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    pub(crate) sweep_interval_ms: u64,
+
+    /// How many runs are executed at once.
+    #[arg(long, global = true, env = "HOLDPOINT_WORKERS", value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) workers: u16,
+
+    /// How long Ctrl-C lets a node come to its end before it is told to stop, in milliseconds.
+    #[arg(long, global = true, env = "HOLDPOINT_STOP_PATIENCE_MS", value_name = "MS", default_value_t = 30_000,
+          value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
+    pub(crate) stop_patience_ms: u64,
+}
+
+impl Settings {
+    /// How the store is opened.
+    pub(crate) fn database(&self, create: bool) -> Options {
+        Options {
+            create,
+            busy_timeout_ms: self.busy_timeout_ms,
+            ..Options::default()
+        }
+    }
+
+    /// How runs are executed.
+    pub(crate) fn scheduler(&self) -> SchedulerOptions {
+        SchedulerOptions {
+            workers: usize::from(self.workers),
+            lease_ms: self.lease_ms,
+            poll_interval_ms: self.sweep_interval_ms,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Ctrl-C: the first asks for a stop at the next durable boundary, the second stops at once.
+//!
+//! The second one ends the process from a thread of its own. A process may end between any two instructions here, so that nothing
+//! has to be tidied; but the commands of shell actions have process groups of their own and would live on, so they are ended too.
+//! The store is closed before that: what a command says that was ended here is no result.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdpoint_state::Database;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::error::ExitStatus;
+
+/// Whether somebody asked for a stop. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Interrupts {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    asked: AtomicBool,
+    store: Mutex<Option<Database>>,
+}
+
+impl Interrupts {
+    /// Listens from now on; before that a signal ends the process, as it does by default.
+    pub(crate) fn listen(&self, store: &Database) -> std::io::Result<()> {
+        *self
+            .shared
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(store.clone());
+        let shared = Arc::clone(&self.shared);
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        std::thread::Builder::new()
+            .name("holdpoint-signals".to_owned())
+            .spawn(move || {
+                for _ in &mut signals {
+                    if shared.asked.swap(true, Ordering::SeqCst) {
+                        shared.stop_at_once();
+                    }
+                }
+            })?;
+        Ok(())
+    }
+
+    /// Whether a stop was asked for.
+    pub(crate) fn asked(&self) -> bool {
+        self.shared.asked.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    fn stop_at_once(&self) -> ! {
+        let store = self
+            .store
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(store) = store {
+            store.close_now();
+        }
+        end_children();
+        std::process::exit(i32::from(ExitStatus::Cancelled.code()))
+    }
+}
+
+/// Kills the process groups of this process's children.
+#[cfg(target_os = "linux")]
+fn end_children() {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return;
+    };
+    for task in tasks.flatten() {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        for child in children.split_ascii_whitespace() {
+            if let Some(group) = child.parse().ok().and_then(Pid::from_raw) {
+                // Only a child that leads a group of its own has a group of this number.
+                let _gone = kill_process_group(group, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Elsewhere the commands see their pipes break.
+#[cfg(not(target_os = "linux"))]
+fn end_children() {}
