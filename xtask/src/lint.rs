@@ -1,5 +1,5 @@
-//! The rules that a compiler does not know: which crate may stand on which, and which file may hold
-//! which SQL.
+//! The rules that a compiler does not know: which crate may stand on which, what a domain crate has, and which
+//! file may hold which SQL.
 //!
 //! The rules read a workspace and its `lint.toml`; they know nothing of Holdpoint, so that any
 //! workspace can use them. They report, all findings in one run, and change nothing.
@@ -18,6 +18,7 @@ pub mod exceptions;
 pub mod finding;
 pub mod floors;
 pub mod glob;
+pub mod rooms;
 pub mod rules;
 pub mod sql;
 
@@ -81,6 +82,8 @@ graph = "crate-graph.txt"
 # A crate may depend on crates of lower floors only. Without `floor`: a tool beside the building.
 [crates.my-domain]
 floor = 1
+# A domain has tables and transitions; its page names its invariants.
+domain.docs = "docs/MY-DOMAIN.md"
 # Rooms have defaults: src/store.rs writes, src/schema.sql defines, src/views.rs and src/verify.rs read.
 # rooms.store = ["src/store.rs", "src/store/**"]
 
@@ -149,6 +152,7 @@ impl Workspace {
         let (mut exceptions, mut findings) =
             Exceptions::of_config(&self.config, &self.config_path, &self.config_text);
         findings.extend(floors::check(self)?);
+        findings.extend(rooms::check(self)?);
         findings.extend(sql::check(self, &mut exceptions)?);
         let mut findings = exceptions.apply(findings);
         findings.sort();
@@ -177,6 +181,13 @@ impl Workspace {
             .unwrap_or_default()
     }
 
+    /// The Rust and SQL files of a crate's folder, from the root, sorted.
+    pub(crate) fn sources(&self, folder: &str) -> Result<Vec<String>, LintError> {
+        let mut found = Vec::new();
+        sources(self, &self.root.join(folder), true, &mut found)?;
+        Ok(found)
+    }
+
     /// The line of `lint.toml` on which a text stands, for findings about an entry.
     pub(crate) fn config_line(&self, text: &str) -> usize {
         self.config_text
@@ -184,6 +195,48 @@ impl Workspace {
             .position(|line| line.contains(text))
             .map_or(1, |index| index + 1)
     }
+}
+
+/// The Rust and SQL files under a folder, sorted; a folder with its own manifest is another crate.
+fn sources(
+    workspace: &Workspace,
+    folder: &Path,
+    is_crate: bool,
+    found: &mut Vec<String>,
+) -> Result<(), LintError> {
+    let failed = |source| LintError::Read {
+        path: folder.to_owned(),
+        source,
+    };
+    if !is_crate && folder.join("Cargo.toml").is_file() {
+        return Ok(());
+    }
+    let mut entries = std::fs::read_dir(folder)
+        .map_err(failed)?
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let name = entry.file_name();
+        let from_root = relative(&workspace.root, &path);
+        if name.to_string_lossy().starts_with('.')
+            || glob::matches_any(&workspace.config.exclude, &from_root)
+        {
+            continue;
+        }
+        if path.is_dir() {
+            if path != workspace.metadata.target_directory.as_std_path() {
+                sources(workspace, &path, false, found)?;
+            }
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "rs" || extension == "sql")
+        {
+            found.push(from_root);
+        }
+    }
+    Ok(())
 }
 
 /// A path from the root, with `/` between names.

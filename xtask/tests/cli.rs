@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn findings_exit_with_1_in_every_format() {
-    for format in ["human", "json", "github"] {
+    for format in ["human", "json", "github", "sarif"] {
         let output = xtask(&["lint", "--manifest-path", &corpus(), "--format", format]);
         assert_eq!(output.status.code(), Some(1), "{format}");
         let out = text(&output.stdout);
@@ -43,6 +43,15 @@ fn findings_exit_with_1_in_every_format() {
                     findings
                         .iter()
                         .all(|finding| finding["line"].is_u64() && finding["column"].is_u64())
+                );
+            }
+            "sarif" => {
+                let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+                let results = document["runs"][0]["results"].as_array().unwrap();
+                assert!(
+                    results
+                        .iter()
+                        .any(|result| result["ruleId"] == "sql-outside-store")
                 );
             }
             "github" => assert!(out.lines().all(|line| line.starts_with("::error file="))),

@@ -127,7 +127,7 @@ fn exceptions_are_listed_with_their_reasons() {
         .collect();
     insta::assert_snapshot!(listed.join("
 "), @r"
-lint.toml:11: sql-in-test: good/tests/raw.rs, only `UPDATE on jobs`: sample: an entry with path, text and reason
+lint.toml:27: sql-in-test: good/tests/raw.rs, only `UPDATE on jobs`: sample: an entry with path, text and reason
 bad/src/lib.rs:90: sql-ddl: line 91: nothing here defines anything
 good/src/lib.rs:85: sql-outside-store: line 85: sample of a comment on the line
 good/src/lib.rs:91: sql-outside-store: lines 93 to 97: sample of a comment that covers an item

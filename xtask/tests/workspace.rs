@@ -49,6 +49,21 @@ fn sql_stands_in_its_rooms() {
 }
 
 #[test]
+fn domains_have_their_rooms_and_say_what_they_do() {
+    expect_none(|rule| {
+        matches!(
+            rule,
+            Rule::RoomMissing
+                | Rule::OperationUnused
+                | Rule::OperationUndocumented
+                | Rule::EffectUnhandled
+                | Rule::InvariantUndocumented
+                | Rule::TableWithoutDomain
+        )
+    });
+}
+
+#[test]
 fn exceptions_have_reasons_and_are_needed() {
     expect_none(|rule| matches!(rule, Rule::ExceptionReason | Rule::ExceptionUnused));
 }

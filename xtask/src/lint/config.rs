@@ -16,6 +16,8 @@ pub const PLACES: [&str; 2] = ["xtask/lint.toml", "lint.toml"];
 pub struct Config {
     /// The golden file of the crate graph, from the workspace root; none leaves that rule out.
     pub graph: Option<String>,
+    /// The page on which every operation has its row, from the workspace root; none leaves that rule out.
+    pub operations: Option<String>,
     /// Paths that are not looked at, from the workspace root.
     #[serde(default)]
     pub exclude: Vec<String>,
@@ -43,9 +45,42 @@ pub struct Crate {
     /// A crate may depend on crates of lower floors only. None: a tool that stands beside the
     /// building; it may depend on every crate and no crate may depend on it.
     pub floor: Option<u32>,
+    /// The crate is a domain: it brings tables and transitions.
+    pub domain: Option<Domain>,
     /// Rooms of this crate; a list that is given replaces the one that all crates share.
     #[serde(default)]
     pub rooms: Rooms,
+}
+
+/// What the lint knows of a domain crate.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Domain {
+    /// The page that explains the domain and names its invariants, from the workspace root.
+    pub docs: String,
+    /// Files that have to be there; patterns from the crate's folder.
+    #[serde(default = "rooms_of_a_domain")]
+    pub rooms: Vec<String>,
+    /// Sources that declare something which is not of this domain, such as a testing kit; patterns from the crate's folder.
+    #[serde(default)]
+    pub beside: Vec<String>,
+}
+
+/// The rooms that every domain crate has, as the design draws them.
+fn rooms_of_a_domain() -> Vec<String> {
+    [
+        "src/lib.rs",
+        "src/schema.sql",
+        "src/model.rs",
+        "src/operations.rs",
+        "src/commands.rs",
+        "src/store.rs",
+        "src/views.rs",
+        "src/verify.rs",
+        "tests/**/*.rs",
+    ]
+    .map(str::to_owned)
+    .to_vec()
 }
 
 /// Which files of a crate may hold which SQL; patterns from the crate's folder.

@@ -1,4 +1,6 @@
-//! One finding, and the three ways to print all of them.
+//! One finding, and the ways to print all of them.
+
+mod sarif;
 
 use std::fmt::Write as _;
 
@@ -31,6 +33,8 @@ pub enum Format {
     Json,
     /// Workflow commands that a GitHub job shows beside the changed lines.
     Github,
+    /// SARIF 2.1.0, which code scanning services read.
+    Sarif,
 }
 
 /// Writes all findings in the chosen form, ending with a newline.
@@ -39,6 +43,7 @@ pub fn render(findings: &[Finding], format: Format) -> String {
         Format::Human => human(findings),
         Format::Json => json(findings),
         Format::Github => github(findings),
+        Format::Sarif => sarif::document(findings),
     }
 }
 

@@ -11,6 +11,13 @@ macro_rules! rules {
         }
 
         impl Rule {
+            /// What the rule finds, in a sentence.
+            pub fn about(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+).trim(),)+
+                }
+            }
+
             /// Every rule, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
@@ -35,6 +42,18 @@ rules! {
     FloorAbove = "floor-above",
     /// The crate graph differs from the golden file.
     CrateGraph = "crate-graph",
+    /// A domain crate lacks one of its rooms, its `DOMAIN` or its operations.
+    RoomMissing = "room-missing",
+    /// An `Operation` that no function of its crate uses.
+    OperationUnused = "operation-unused",
+    /// An `Operation` without documentation, or without a row on the operations page.
+    OperationUndocumented = "operation-undocumented",
+    /// A local effect type whose work nothing does.
+    EffectUnhandled = "effect-unhandled",
+    /// An invariant that the domain's docs page does not name.
+    InvariantUndocumented = "invariant-undocumented",
+    /// A table of a crate that is no domain.
+    TableWithoutDomain = "table-without-domain",
     /// INSERT, UPDATE, DELETE or REPLACE outside a store room.
     SqlOutsideStore = "sql-outside-store",
     /// A statement on a table of another domain, or of none.

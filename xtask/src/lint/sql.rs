@@ -14,7 +14,6 @@ mod text;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use super::config::Rooms;
 use super::exceptions::Exceptions;
@@ -51,7 +50,7 @@ pub fn check(
 ) -> Result<Vec<Finding>, LintError> {
     let domains = read(workspace)?;
     let mut findings = Vec::new();
-    let tables = tables(&domains, &mut findings);
+    let tables = tables(workspace, &domains, &mut findings);
     for domain in &domains {
         let test_modules: Vec<String> = domain
             .files
@@ -121,8 +120,7 @@ fn read(workspace: &Workspace) -> Result<Vec<Domain>, LintError> {
             .crates
             .get(package.name.as_str())
             .map_or_else(|| shared.clone(), |entry| entry.rooms.or(&shared));
-        let mut paths = Vec::new();
-        sources(workspace, &workspace.root.join(&folder), true, &mut paths)?;
+        let mut paths = workspace.sources(&folder)?;
         // A target may lie outside its crate's folder.
         for target in &package.targets {
             let path = super::relative(&workspace.root, target.src_path.as_std_path());
@@ -150,52 +148,19 @@ fn read(workspace: &Workspace) -> Result<Vec<Domain>, LintError> {
     Ok(domains)
 }
 
-/// The Rust and SQL files under a folder, sorted; a folder with its own manifest is another crate.
-fn sources(
-    workspace: &Workspace,
-    folder: &Path,
-    is_crate: bool,
-    found: &mut Vec<String>,
-) -> Result<(), LintError> {
-    let failed = |source| LintError::Read {
-        path: folder.to_owned(),
-        source,
-    };
-    if !is_crate && folder.join("Cargo.toml").is_file() {
-        return Ok(());
-    }
-    let mut entries = std::fs::read_dir(folder)
-        .map_err(failed)?
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(failed)?;
-    entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries {
-        let path = entry.path();
-        let name = entry.file_name();
-        let relative = super::relative(&workspace.root, &path);
-        if name.to_string_lossy().starts_with('.')
-            || glob::matches_any(&workspace.config.exclude, &relative)
-        {
-            continue;
-        }
-        if path.is_dir() {
-            if path != workspace.metadata.target_directory.as_std_path() {
-                sources(workspace, &path, false, found)?;
-            }
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "rs" || extension == "sql")
-        {
-            found.push(relative);
-        }
-    }
-    Ok(())
-}
-
 /// The tables that schema files create, by name; a second definition is a finding.
-fn tables(domains: &[Domain], findings: &mut Vec<Finding>) -> BTreeMap<String, Table> {
+fn tables(
+    workspace: &Workspace,
+    domains: &[Domain],
+    findings: &mut Vec<Finding>,
+) -> BTreeMap<String, Table> {
     let mut tables: BTreeMap<String, Table> = BTreeMap::new();
     for domain in domains {
+        let is_domain = workspace
+            .config
+            .crates
+            .get(&domain.name)
+            .is_some_and(|entry| entry.domain.is_some());
         for facts in &domain.files {
             let in_crate = facts
                 .path
@@ -226,6 +191,17 @@ fn tables(domains: &[Domain], findings: &mut Vec<Finding>) -> BTreeMap<String, T
                         ));
                     }
                     continue;
+                }
+                if !is_domain {
+                    findings.push(said.finding(
+                        facts,
+                        Rule::TableWithoutDomain,
+                        format!(
+                            "{name} is a table of {}, which is no domain; name its docs page in {}: \
+                             `domain.docs = \"docs/….md\"` under `[crates.{}]`",
+                            domain.name, workspace.config_path, domain.name
+                        ),
+                    ));
                 }
                 let table = Table {
                     domain: domain.name.clone(),

@@ -1,3 +1,4 @@
+-- sample: tables_of_a_crate_that_is_no_domain
 CREATE TABLE runs (id TEXT PRIMARY KEY, status TEXT NOT NULL) STRICT;
 CREATE TABLE "queue" (run_id TEXT PRIMARY KEY REFERENCES runs (id)) STRICT;
 -- sample: table_of_another_domain

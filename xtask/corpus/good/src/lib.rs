@@ -121,3 +121,13 @@ mod tests {
         db.query_row("SELECT count(*) FROM jobs", [], |row| row.get(0));
     }
 }
+
+// sample: a_domain_in_one_file
+pub const DOMAIN: Domain = Domain::named("good");
+
+/// Opens a job.
+pub const OPEN: Operation = Operation { name: "job.open", ..Operation::PLAIN };
+
+fn open(db: &Database) {
+    db.commit(Command::new(&OPEN))
+}

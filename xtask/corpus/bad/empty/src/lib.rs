@@ -1,0 +1,2 @@
+//! A domain that declares nothing.
+pub const DOMAIN: Domain = Domain::named("empty");
