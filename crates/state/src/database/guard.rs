@@ -62,18 +62,23 @@ impl StatementGuard {
         sql: &'static str,
     ) -> Result<CachedStatement<'a>, StateError> {
         self.current.store(domain, Ordering::Relaxed);
+        let statement = self.prepare_as_current(connection, domain, sql);
+        self.current.store(NOBODY, Ordering::Relaxed);
+        statement.map_err(|source| self.refusal(domain, sql, source))
+    }
+
+    fn prepare_as_current<'a>(
+        &self,
+        connection: &'a Connection,
+        domain: usize,
+        sql: &'static str,
+    ) -> rusqlite::Result<CachedStatement<'a>> {
         let pair = (domain, sql.as_ptr().addr(), sql.len());
         if !self.accepted.borrow().contains(&pair) {
-            connection
-                .prepare(sql)
-                .map_err(|source| self.refusal(domain, sql, source))?;
+            connection.prepare(sql)?;
             self.accepted.borrow_mut().insert(pair);
         }
-        let statement = connection
-            .prepare_cached(sql)
-            .map_err(|source| self.refusal(domain, sql, source));
-        self.current.store(NOBODY, Ordering::Relaxed);
-        statement
+        connection.prepare_cached(sql)
     }
 
     /// Runs a statement of the writer itself: transaction control or a setting.

@@ -17,6 +17,7 @@ mod process;
 mod settings;
 mod stamp;
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,14 +42,25 @@ pub(super) use stamp::Stamp;
 pub(super) struct Opened {
     pub(super) connection: Connection,
     pub(super) stamp: Arc<Stamp>,
+    /// SQLite's count of schema changes at which this connection last read the schema.
+    schema_cookie: Cell<i64>,
 }
 
 impl Opened {
     /// Whether the store is still the one that was verified; asked inside each transaction.
     pub(super) fn still_the_same(&self, guard: &StatementGuard) -> Result<(), StateError> {
-        self.stamp.check(&self.connection, |sql| {
+        let cookie = self.stamp.check(&self.connection, |sql| {
             guard.control_number(&self.connection, sql)
-        })
+        })?;
+        if cookie != self.schema_cookie.get() {
+            // SQLite would compile each cached statement anew when it runs, where the authorizer can't know for whom, and so
+            // refuse it. The connection reads the schema now, and every statement is prepared again in its domain's name.
+            self.connection
+                .query_row("SELECT count(*) FROM main.sqlite_schema", [], |_| Ok(()))?;
+            self.connection.flush_prepared_statement_cache();
+            self.schema_cookie.set(cookie);
+        }
+        Ok(())
     }
 }
 
@@ -138,6 +150,7 @@ pub(super) fn open(
     let opened = Opened {
         connection,
         stamp: Arc::new(stamp),
+        schema_cookie: Cell::new(schema_cookie),
     };
     Ok((opened, here))
 }

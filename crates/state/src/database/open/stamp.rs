@@ -31,7 +31,8 @@ impl Stamp {
     }
 
     /// Whether the store is still the one that was verified. `number` reads a pragma inside the caller's transaction, so that
-    /// the answer holds until it ends. Three numbers of the file's first page and one `stat`: some microseconds.
+    /// the answer holds until it ends. Three numbers of the file's first page and one `stat`: some microseconds. Returns SQLite's
+    /// count of schema changes.
     ///
     /// # Errors
     ///
@@ -40,7 +41,7 @@ impl Stamp {
         &self,
         connection: &Connection,
         number: impl Fn(&'static str) -> rusqlite::Result<i64>,
-    ) -> Result<(), StateError> {
+    ) -> Result<i64, StateError> {
         let refuse = |refusal| Err(refused(&self.path, refusal));
         if file_at(&self.path) != Some(self.file) {
             return refuse(Refusal::Replaced);
@@ -65,13 +66,13 @@ impl Stamp {
         }
         let cookie = number("PRAGMA schema_version")?;
         if cookie == self.cookie.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(cookie);
         }
         // VACUUM and ANALYZE move the cookie too, and change nothing that matters.
         let differences = self.schema.shape().differences(&Shape::read(connection)?);
         if differences.is_empty() {
             self.cookie.store(cookie, Ordering::Relaxed);
-            Ok(())
+            Ok(cookie)
         } else {
             refuse(Refusal::Shape { differences })
         }
@@ -105,7 +106,8 @@ impl Stamp {
             connection
                 .prepare_cached(sql)?
                 .query_row([], |row| row.get(0))
-        })
+        })?;
+        Ok(())
     }
 }
 
