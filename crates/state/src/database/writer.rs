@@ -22,6 +22,9 @@ use crate::testing::crash;
 /// How many statements the write connection keeps prepared.
 const STATEMENT_CACHE: usize = 512;
 
+/// The longest wait that SQLite's busy handler can be told, in milliseconds: some 24 days. Longer settings mean this one.
+const BUSY_TIMEOUT_MAX_MS: u64 = i32::MAX.unsigned_abs() as u64;
+
 /// Starts the writer's thread.
 pub(super) fn spawn(shared: Arc<Shared>, mut opened: Opened) -> Result<JoinHandle<()>, StateError> {
     let guard = StatementGuard::install(&mut opened.connection, &shared.schema)?;
@@ -131,8 +134,12 @@ impl Writer {
                     commands = jobs.len(),
                     "a command failed after it wrote; each of its transaction runs alone"
                 );
+                // As for a batch: who waits behind others that found the store busy uses up its own time with them.
+                let mut since = now();
                 for job in jobs {
-                    self.alone(job);
+                    if self.alone(job, since) {
+                        since = now();
+                    }
                 }
                 drop(turn);
                 self.last_turn = now();
@@ -190,10 +197,11 @@ impl Writer {
         Ok(())
     }
 
-    /// The guarded way: one command in a transaction of its own.
-    fn alone(&self, mut job: Box<dyn Job>) {
-        if let Err(error) = self.begin(now()) {
-            return settle(|| job.fail(error));
+    /// The guarded way: one command in a transaction of its own. Returns whether the transaction began.
+    fn alone(&self, mut job: Box<dyn Job>, since: Instant) -> bool {
+        if let Err(error) = self.begin(since) {
+            settle(|| job.fail(error));
+            return false;
         }
         let connection = &self.opened.connection;
         let transaction = Transaction::new(
@@ -221,6 +229,7 @@ impl Writer {
                 }
             },
         }
+        true
     }
 
     /// `BEGIN IMMEDIATE`, and whether the store is still the one that was opened. The first command waits since `since`.
@@ -228,16 +237,25 @@ impl Writer {
         #[cfg(feature = "testing")]
         crash::reached(crash::Point::BeforeBegin);
         // A program that does not know the turnstile may hold SQLite's own lock.
-        let connection = &self.opened.connection;
-        connection.busy_timeout(Duration::from_millis(self.left_ms(since)))?;
-        let begun = self.guard.control(connection, "BEGIN IMMEDIATE");
-        connection.busy_timeout(Duration::from_millis(self.shared.options.busy_timeout_ms))?;
+        self.wait_for_others(self.left_ms(since))?;
+        let begun = self
+            .guard
+            .control(&self.opened.connection, "BEGIN IMMEDIATE");
+        self.wait_for_others(self.shared.options.busy_timeout_ms)?;
         begun.map_err(|error| waited(error.into(), since))?;
         let checked = self.opened.still_the_same(&self.guard);
         if checked.is_err() {
             self.rollback();
         }
         checked
+    }
+
+    fn wait_for_others(&self, timeout_ms: u64) -> Result<(), rusqlite::Error> {
+        // rusqlite panics above SQLite's own limit.
+        let timeout_ms = timeout_ms.min(BUSY_TIMEOUT_MAX_MS);
+        self.opened
+            .connection
+            .busy_timeout(Duration::from_millis(timeout_ms))
     }
 
     fn commit(&self) -> Result<(), rusqlite::Error> {

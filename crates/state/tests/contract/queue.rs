@@ -290,3 +290,68 @@ fn a_body_that_would_wait_for_itself_is_told_so() {
         .unwrap();
     assert_eq!(value(&other), 5);
 }
+
+/// Takes SQLite's own lock when it is woken, as a program would that knows no turnstile.
+struct Lock(std::sync::Mutex<rusqlite::Connection>);
+
+impl Wake for Lock {
+    fn wake(self: Arc<Self>) {
+        let connection = self.0.lock().unwrap();
+        connection.execute_batch("BEGIN IMMEDIATE").unwrap();
+    }
+}
+
+/// The commands of a transaction that is undone run again, one by one. They share one wait for a foreign lock.
+#[test]
+fn commands_that_run_again_do_not_wait_one_after_the_other() {
+    const COMMANDS: u32 = 20;
+    const BUSY_MS: u64 = 400;
+    let store = counters();
+    let db = small_queue(&store, 100, BUSY_MS);
+    let (go, held) = block(&db);
+    let mut first = pin!(submit(&db).unwrap());
+    let lock = Arc::new(Lock(
+        rusqlite::Connection::open(store.path()).unwrap().into(),
+    ));
+    let waker = Waker::from(Arc::clone(&lock));
+    let mut context = Context::from_waker(&waker);
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    let queued: Vec<_> = (0..COMMANDS).map(|_| submit(&db).unwrap()).collect();
+    // The last one fails after it wrote: everything before it runs again, and the writer wakes the first one's caller between two
+    // transactions, so that the next one meets the lock.
+    let failing = db
+        .submit(add(), |change| -> Result<Outcome<()>, StateError> {
+            counter::increase(change, 1)?;
+            Err(StateError::Closed)
+        })
+        .unwrap();
+    drop(go);
+    held.wait().unwrap();
+    let started = now();
+    for ticket in queued {
+        let result = ticket.wait();
+        assert!(matches!(result, Err(StateError::Busy { .. })), "{result:?}");
+    }
+    let waited = started.elapsed();
+    assert!(
+        waited < Duration::from_millis(BUSY_MS) * COMMANDS / 2,
+        "{waited:?}"
+    );
+    failing.wait().unwrap_err();
+    lock.0.lock().unwrap().execute_batch("ROLLBACK").unwrap();
+    assert_eq!(submit(&db).unwrap().wait().unwrap().value, 2);
+}
+
+/// A caller that is ready to wait for ever says so with the largest number there is.
+#[test]
+fn the_longest_timeout_is_a_timeout() {
+    let store = counters();
+    let db = small_queue(&store, 2, u64::MAX);
+    assert_eq!(submit(&db).unwrap().wait().unwrap().value, 1);
+    assert_eq!(
+        counter::value(&db.snapshot().unwrap(), "c").unwrap(),
+        Some(1)
+    );
+    let mut follower = db.follow_events(0).unwrap();
+    assert_eq!(follower.next_batch(u64::MAX).unwrap().len(), 2);
+}
