@@ -426,6 +426,10 @@ impl StateError {
             Self::Sqlite { source } => Self::Sqlite {
                 source: share_sqlite(source),
             },
+            Self::Io { action, source } => Self::Io {
+                action: action.clone(),
+                source: share_io(source),
+            },
             other => Self::Io {
                 action: "committing the transaction".into(),
                 source: std::io::Error::other(other.to_string()),
@@ -499,5 +503,64 @@ fn share_sqlite(source: &rusqlite::Error) -> rusqlite::Error {
             rusqlite::Error::SqliteFailure(*failure, text.clone())
         }
         other => rusqlite::Error::ToSqlConversionFailure(other.to_string().into()),
+    }
+}
+
+/// The same cause: what SQLite or the operating system said must reach every caller, not only the first.
+fn share_io(source: &std::io::Error) -> std::io::Error {
+    let inner = source.get_ref();
+    if let Some(sqlite) = inner.and_then(|inner| inner.downcast_ref::<rusqlite::Error>()) {
+        std::io::Error::other(share_sqlite(sqlite))
+    } else if let Some(code) = source.raw_os_error() {
+        std::io::Error::from_raw_os_error(code)
+    } else {
+        std::io::Error::new(source.kind(), source.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    /// Case 6: neighbours of one transaction hear the cause that ended it, each as if it were alone.
+    #[test]
+    fn case_006_a_shared_error_keeps_its_cause() {
+        let sqlite = |code| {
+            rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(code),
+                Some("what SQLite said".into()),
+            )
+        };
+        let errors: Vec<StateError> = vec![
+            sqlite(rusqlite::ffi::SQLITE_IOERR_FSYNC).into(),
+            sqlite(rusqlite::ffi::SQLITE_FULL).into(),
+            sqlite(rusqlite::ffi::SQLITE_CORRUPT).into(),
+            sqlite(rusqlite::ffi::SQLITE_AUTH).into(),
+            StateError::Busy { waited_ms: 7 },
+            StateError::Io {
+                action: "locking the turnstile".into(),
+                source: std::io::Error::from_raw_os_error(37),
+            },
+            StateError::Io {
+                action: "locking the turnstile".into(),
+                source: std::io::ErrorKind::StorageFull.into(),
+            },
+        ];
+        for error in errors {
+            let shared = error.share();
+            assert_eq!(shared.code(), error.code());
+            assert_eq!(shared.to_string(), error.to_string());
+            assert_eq!(
+                shared.source().map(ToString::to_string),
+                error.source().map(ToString::to_string)
+            );
+            if let (StateError::Io { source: one, .. }, StateError::Io { source: other, .. }) =
+                (&shared, &error)
+            {
+                assert_eq!(one.kind(), other.kind());
+            }
+        }
     }
 }
