@@ -210,7 +210,8 @@ impl Digest {
     /// Reads 64 hex digits, with or without a leading `sha256:`.
     pub fn from_hex(text: &str) -> Option<Self> {
         let text = text.strip_prefix("sha256:").unwrap_or(text);
-        if text.len() != 64 || !text.is_ascii() {
+        // Asked here, because `from_str_radix` takes a sign for a digit.
+        if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return None;
         }
         let mut bytes = [0; 32];
@@ -303,5 +304,6 @@ mod tests {
         assert_eq!(Digest::from_hex(&format!("sha256:{digest}")), Some(digest));
         assert_eq!(Digest::from_hex("12"), None);
         assert_eq!(Digest::from_hex(&"zz".repeat(32)), None);
+        assert_eq!(Digest::from_hex(&"+1".repeat(32)), None);
     }
 }
