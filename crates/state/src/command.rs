@@ -40,7 +40,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// For operations of the kernel that exist on every resource, such as claiming its lease.
+    /// For operations on every type of resource that their domain declares. Those of the kernel, such as claiming a lease, exist on
+    /// the resources of all domains.
     pub const ANY_RESOURCE: &'static str = "*";
 }
 

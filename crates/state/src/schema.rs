@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::command::{Change, Operation, Touched};
+use crate::database::guard::KERNEL;
 use crate::error::{Refusal, StateError};
 use crate::id::Digest;
 use crate::records;
@@ -204,7 +205,7 @@ impl Schema {
     ) -> Result<Self, StateError> {
         let migrations: Vec<_> = migrations.into_iter().collect();
         let rises = migrations.windows(2).all(|pair| match pair {
-            [before, after] => before.to_version + 1 == after.to_version,
+            [before, after] => before.to_version.checked_add(1) == Some(after.to_version),
             _ => true,
         });
         let ends = migrations
@@ -312,6 +313,15 @@ impl Schema {
             .map(|_| index)
     }
 
+    /// Whether an operation of `domain` changes resources of the type `kind`: of its own type, or of any type of its own domain. Only
+    /// the kernel has operations on the resources of every domain.
+    pub(crate) fn may_change(&self, operation: &Operation, domain: usize, kind: &str) -> bool {
+        if operation.resource != Operation::ANY_RESOURCE {
+            return operation.resource == kind;
+        }
+        domain == KERNEL || self.inner.resource_owner.get(kind) == Some(&domain)
+    }
+
     pub(crate) fn effect_owner(&self, effect_type: &str) -> Option<usize> {
         self.inner
             .effect_owner
@@ -373,14 +383,15 @@ fn compose(
             }
         }
     }
-    for domain in &domains {
+    for (index, domain) in domains.iter().enumerate() {
         for operation in domain.operations {
+            // A resource moves by the operations of its own domain only; others call those (`Change::also`).
             if operation.resource != Operation::ANY_RESOURCE
-                && !resource_owner.contains_key(operation.resource)
+                && resource_owner.get(operation.resource) != Some(&index)
             {
                 return Err(format!(
-                    "operation {} names the resource type {:?}, which no domain declares",
-                    operation.name, operation.resource
+                    "operation {} of domain {} names the resource type {:?}, which the domain does not declare",
+                    operation.name, domain.name, operation.resource
                 ));
             }
         }

@@ -441,9 +441,9 @@ impl<'a> Change<'a> {
     /// As [`Change::advance`].
     pub fn instead(&mut self, operation: &'static Operation) -> Result<(), StateError> {
         let command = self.command;
-        if self.transaction.schema.operation_owner(operation) != Some(self.domain)
-            || (operation.resource != command.resource.kind()
-                && operation.resource != Operation::ANY_RESOURCE)
+        let schema = self.transaction.schema;
+        if schema.operation_owner(operation) != Some(self.domain)
+            || !schema.may_change(operation, self.domain, command.resource.kind())
         {
             return Err(self.misuse(&format!(
                 "{} is not an operation of the same domain on {}",

@@ -32,15 +32,21 @@ pub(super) fn check(
             operation: operation.name,
             problem: "no composed domain declares this operation".into(),
         })?;
-    if operation.resource != Operation::ANY_RESOURCE
-        && operation.resource != command.resource.kind()
+    if !transaction
+        .schema
+        .may_change(operation, domain, command.resource.kind())
     {
         return Err(StateError::Misuse {
             operation: operation.name,
-            problem: format!(
-                "it changes a {}, not {}",
-                operation.resource, command.resource
-            ),
+            problem: match operation.resource {
+                Operation::ANY_RESOURCE => {
+                    format!(
+                        "it changes what its own domain has, not {}",
+                        command.resource
+                    )
+                }
+                kind => format!("it changes a {kind}, not {}", command.resource),
+            },
         });
     }
     if !operation.actors.contains(&command.actor.kind()) {

@@ -98,23 +98,27 @@ pub(super) fn of_domains(
             )
         })?;
         let shape = Shape::read(&scratch).map_err(|error| error.to_string())?;
-        for (key, sql) in &shape.objects {
-            if known.objects.contains_key(key) {
-                continue;
+        let new = || {
+            shape
+                .objects
+                .iter()
+                .filter(|(key, _)| !known.objects.contains_key(*key))
+        };
+        // Tables first: what hangs on them is judged by their owner.
+        for ((_, name), sql) in new().filter(|((kind, _), _)| kind == "table") {
+            if !sql.as_deref().is_some_and(is_strict) {
+                return Err(format!(
+                    "table {name} of domain {} is not STRICT",
+                    domain.name
+                ));
             }
+            owner.insert(name.clone(), index);
+        }
+        for (key, _) in new() {
             let (kind, name) = key;
             match kind.as_str() {
-                "table" => {
-                    if !sql.as_deref().is_some_and(is_strict) {
-                        return Err(format!(
-                            "table {name} of domain {} is not STRICT",
-                            domain.name
-                        ));
-                    }
-                    owner.insert(name.clone(), index);
-                }
-                "index" => {}
-                "trigger" => check_trigger_table(&scratch, name, index, domain, &owner)?,
+                "table" => {}
+                "index" | "trigger" => check_table(&scratch, key, index, domain, &owner)?,
                 _ => {
                     return Err(format!(
                         "domain {} has the {kind} {name}; only tables, indexes and triggers are allowed",
@@ -138,18 +142,19 @@ pub(super) fn of_domains(
     Ok((known, owner))
 }
 
-/// A trigger acts on behalf of whoever writes its table, so that it must belong to the same domain.
-fn check_trigger_table(
+/// A trigger acts on behalf of whoever writes its table, and an index costs them or, when it is unique, refuses their rows: the
+/// table must belong to the same domain.
+fn check_table(
     scratch: &Connection,
-    trigger: &str,
+    (kind, name): &ObjectKey,
     index: usize,
     domain: &Domain,
     owner: &BTreeMap<String, usize>,
 ) -> Result<(), String> {
     let table: String = scratch
         .query_row(
-            "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name = ?1",
-            [trigger],
+            "SELECT tbl_name FROM sqlite_schema WHERE type = ?1 AND name = ?2",
+            [kind, name],
             |row| row.get(0),
         )
         .map_err(|error| error.to_string())?;
@@ -157,7 +162,7 @@ fn check_trigger_table(
         Ok(())
     } else {
         Err(format!(
-            "trigger {trigger} of domain {} is on the table {table} of another domain",
+            "{kind} {name} of domain {} is on the table {table} of another domain",
             domain.name
         ))
     }

@@ -12,6 +12,7 @@ mod backup;
 mod blobs;
 mod children;
 mod commands;
+mod compose;
 mod effects;
 mod events;
 mod gate;
