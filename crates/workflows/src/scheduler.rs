@@ -72,6 +72,7 @@ impl Scheduler {
         check(&options)?;
         let owner = Owner::new(OwnerKind::Host, "host");
         let active = Arc::new(ActiveRuns::default());
+        let deadlines = Deadlines::new(Arc::clone(db.clock()))?;
         hub.attach(&owner, &active)?;
         let shared = Arc::new(Shared {
             runner: Runner {
@@ -79,7 +80,7 @@ impl Scheduler {
                 resolver,
                 owner,
                 lease_ms: options.lease_ms,
-                deadlines: Deadlines::new(Arc::clone(db.clock()))?,
+                deadlines,
                 active,
                 draining: AtomicBool::new(false),
             },
@@ -126,6 +127,8 @@ impl Scheduler {
 
     fn shut_down(&mut self, patience: Duration) {
         if self.threads.is_empty() {
+            // It was stopped already, or its first thread could not be started.
+            self.shared.hub.detach();
             return;
         }
         self.shared.runner.draining.store(true, Ordering::SeqCst);

@@ -45,15 +45,24 @@ impl FinishedAttempt {
     /// # Errors
     ///
     /// [`WorkflowError::State`] when the output or the receipt can't be stored: the attempt then failed.
-    pub fn new(mut result: NodeResult, receipt: Option<&Value>) -> Result<Self, WorkflowError> {
-        if let Some(error) = &mut result.error {
-            *error = cut(error);
-        }
+    pub fn new(result: NodeResult, receipt: Option<&Value>) -> Result<Self, WorkflowError> {
         let output = match (&result.output, result.outcome) {
             (Some(output), NodeOutcome::Ok) => Some(Payload::json(output)?),
             (None, NodeOutcome::Ok) => Some(Payload::json(&Value::Null)?),
             (_, NodeOutcome::Failed | NodeOutcome::TimedOut | NodeOutcome::Cancelled) => None,
         };
+        Self::prepared(result, output, receipt)
+    }
+
+    /// An attempt whose output was made storable already.
+    pub(crate) fn prepared(
+        mut result: NodeResult,
+        output: Option<Payload>,
+        receipt: Option<&Value>,
+    ) -> Result<Self, WorkflowError> {
+        if let Some(error) = &mut result.error {
+            *error = cut(error);
+        }
         Ok(Self {
             output,
             receipt: receipt.map(Payload::json).transpose()?,
@@ -339,15 +348,18 @@ fn begin(
         Some(("running", "running")),
         Some(payload),
     )?;
-    store::attempts::insert(
-        change,
-        &store::attempts::NewRow {
-            attempt_id: &attempt.attempt_id,
-            node_id: &attempt.node_id,
-            node_type: node.kind.node_type(),
-            timeout_ms,
-        },
-    )?;
+    let row = store::attempts::NewRow {
+        attempt_id: &attempt.attempt_id,
+        node_id: &attempt.node_id,
+        node_type: node.kind.node_type(),
+        timeout_ms,
+    };
+    if !store::attempts::insert(change, &row)? {
+        return Err(refuse(
+            change,
+            format!("attempt id {} was used before", attempt.attempt_id),
+        ));
+    }
     if node.status_detail.as_deref() != detail {
         store::runs::set_detail(change, node.status_detail.as_deref())?;
     }

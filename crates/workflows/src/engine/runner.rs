@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdpoint_state::effects::{EffectStart, Settlement};
-use holdpoint_state::{Database, Owner, StateError};
+use holdpoint_state::{Database, Owner, Payload, StateError};
 use serde_json::Value;
 
 use super::Deadlines;
@@ -156,7 +156,7 @@ impl Runner {
         let next = next_of(&plan).clone();
         match commands::claim(&self.db, claiming(plan.clone())) {
             Ok(receipt) => Ok((next, receipt.value, failure)),
-            Err(error) if failure.is_none() && is_effect_conflict(&error, &next) => {
+            Err(error) if failure.is_none() && has_effect(&next) && is_effect_conflict(&error) => {
                 let plan = without_effect(plan);
                 let next = next_of(&plan).clone();
                 let receipt = commands::claim(&self.db, claiming(plan))?;
@@ -283,15 +283,20 @@ impl Runner {
         failure: Option<NodeError>,
     ) -> Result<Option<Current>, WorkflowError> {
         let (db, claim) = (&self.db, &active.claim);
-        match commands::advance(db, claim, definition, Some(finished.clone()), next.clone()) {
-            Ok(receipt) => Ok(current(next, receipt.value, failure)),
-            Err(error) if failure.is_none() && is_effect_conflict(&error, &next) => {
+        // Only an attempt with an effect is ever proposed a second time.
+        let again = (failure.is_none() && has_effect(&next)).then(|| finished.clone());
+        match (
+            commands::advance(db, claim, definition, Some(finished), next.clone()),
+            again,
+        ) {
+            (Ok(receipt), _) => Ok(current(next, receipt.value, failure)),
+            (Err(error), Some(finished)) if is_effect_conflict(&error) => {
                 let next = effectless(next);
                 let receipt =
                     commands::advance(db, claim, definition, Some(finished), next.clone())?;
                 Ok(current(next, receipt.value, Some(conflict_error())))
             }
-            Err(error) => Err(error),
+            (Err(error), _) => Err(error),
         }
     }
 
@@ -326,7 +331,7 @@ impl Runner {
         }
         let end = match ended {
             Ended::Ask(contract) if !timed_out => return Ok(Judged::Ask(contract)),
-            ended => End::of(ended, timed_out, cut_short),
+            ended => End::of(ended, timed_out, cut_short, acts),
         };
         let finished_at = self.db.clock().now().0.max(current.started_at);
         let result = NodeResult {
@@ -340,7 +345,8 @@ impl Runner {
             output: end.output,
             error: end.error.map(|error| error.to_string()),
         };
-        let mut finished = FinishedAttempt::new(result.clone(), end.receipt.as_ref())?;
+        let mut finished =
+            FinishedAttempt::prepared(result.clone(), end.stored, end.receipt.as_ref())?;
         if let (Some(EffectStart::Execute(effect)), Some(settlement)) =
             (&current.effect, end.settlement)
         {
@@ -367,68 +373,62 @@ impl Runner {
 struct End {
     outcome: NodeOutcome,
     output: Option<Value>,
+    /// The output as it is stored.
+    stored: Option<Payload>,
     error: Option<NodeError>,
     receipt: Option<Value>,
     settlement: Option<Settlement>,
 }
 
 impl End {
-    fn of(ended: Ended, timed_out: bool, cut_short: bool) -> Self {
-        let late = || NodeError::stopped(StopReason::TimedOut);
+    fn of(ended: Ended, timed_out: bool, cut_short: bool, acts: bool) -> Self {
         match ended {
-            Ended::Value { output, receipt } => {
-                match storable(&execution(&output, receipt.as_ref())) {
-                    Err(error) => Self::rejected(error, receipt),
-                    Ok(payload) => Self {
-                        outcome: if timed_out {
-                            NodeOutcome::TimedOut
-                        } else {
-                            NodeOutcome::Ok
-                        },
-                        output: (!timed_out).then_some(output),
-                        error: timed_out.then(late),
-                        receipt,
-                        // It did act, in time or not.
-                        settlement: Some(Settlement::Applied {
-                            result: Some(payload),
-                            external_ref: None,
-                        }),
-                    },
-                }
-            }
+            Ended::Value { output, receipt } => match prepare(&output, receipt.as_ref(), acts) {
+                Err(error) => Self::rejected(error, receipt),
+                // It did act, in time or not.
+                Ok((_, settlement)) if timed_out => Self {
+                    receipt,
+                    ..Self::late(settlement)
+                },
+                Ok((stored, settlement)) => Self {
+                    outcome: NodeOutcome::Ok,
+                    output: Some(output),
+                    stored: Some(stored),
+                    error: None,
+                    receipt,
+                    settlement,
+                },
+            },
             Ended::Error { error, receipt } if cut_short => Self {
                 outcome: error.outcome(),
-                output: None,
-                error: Some(error),
-                receipt,
                 settlement: Some(Settlement::Interrupted),
+                ..Self::rejected(error, receipt)
             },
             Ended::Error { error, receipt } => {
                 let rejected = Self::rejected(error, receipt);
                 if timed_out {
                     Self {
-                        outcome: NodeOutcome::TimedOut,
-                        error: Some(late()),
-                        ..rejected
+                        receipt: rejected.receipt,
+                        ..Self::late(rejected.settlement)
                     }
                 } else {
                     rejected
                 }
             }
-            Ended::Unknown => Self {
-                outcome: NodeOutcome::TimedOut,
-                output: None,
-                error: Some(late()),
-                receipt: None,
-                settlement: Some(Settlement::Interrupted),
-            },
-            Ended::Ask(_) => Self {
-                outcome: NodeOutcome::TimedOut,
-                output: None,
-                error: Some(late()),
-                receipt: None,
-                settlement: None,
-            },
+            Ended::Unknown => Self::late(Some(Settlement::Interrupted)),
+            Ended::Ask(_) => Self::late(None),
+        }
+    }
+
+    /// The time budget was spent.
+    fn late(settlement: Option<Settlement>) -> Self {
+        Self {
+            outcome: NodeOutcome::TimedOut,
+            output: None,
+            stored: None,
+            error: Some(NodeError::stopped(StopReason::TimedOut)),
+            receipt: None,
+            settlement,
         }
     }
 
@@ -436,6 +436,7 @@ impl End {
         Self {
             outcome: error.outcome(),
             output: None,
+            stored: None,
             settlement: Some(Settlement::Rejected {
                 error: error.to_string(),
             }),
@@ -443,6 +444,23 @@ impl End {
             receipt,
         }
     }
+}
+
+/// The output as it is stored and, for an action, its whole execution as its effect keeps it.
+fn prepare(
+    output: &Value,
+    receipt: Option<&Value>,
+    acts: bool,
+) -> Result<(Payload, Option<Settlement>), NodeError> {
+    let stored = storable(output)?;
+    if !acts {
+        return Ok((stored, None));
+    }
+    let settlement = Settlement::Applied {
+        result: Some(storable(&execution(output, receipt))?),
+        external_ref: None,
+    };
+    Ok((stored, Some(settlement)))
 }
 
 /// The attempt that a move began.
@@ -507,11 +525,13 @@ fn effectless(next: Move) -> Move {
     }
 }
 
+fn has_effect(next: &Move) -> bool {
+    matches!(next, Move::Start(attempt) if attempt.effect.is_some())
+}
+
 /// The key of the effect is taken by another request: the node fails, and nothing else does.
-fn is_effect_conflict(error: &WorkflowError, next: &Move) -> bool {
-    let has_effect = matches!(next, Move::Start(attempt) if attempt.effect.is_some());
-    has_effect
-        && matches!(error, WorkflowError::State(StateError::Conflict { resource, .. }) if resource.kind() == "effect")
+fn is_effect_conflict(error: &WorkflowError) -> bool {
+    matches!(error, WorkflowError::State(StateError::Conflict { resource, .. }) if resource.kind() == "effect")
 }
 
 /// Somebody else took the run, or changed it, between reading and claiming.

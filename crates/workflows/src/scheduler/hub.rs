@@ -41,6 +41,8 @@ pub(crate) struct Hub {
 struct State {
     attached: Option<Attached>,
     ready: VecDeque<RunId>,
+    /// What is in `ready`, to find it.
+    offered: BTreeSet<RunId>,
     active: BTreeSet<RunId>,
     /// Offered while it was executed: it is looked at once more.
     again: BTreeSet<RunId>,
@@ -81,6 +83,21 @@ pub(super) enum Taken {
     Failed,
 }
 
+impl State {
+    /// Puts a run in line, once.
+    fn enqueue(&mut self, run: &RunId) {
+        if self.offered.insert(run.clone()) {
+            self.ready.push_back(run.clone());
+        }
+    }
+
+    fn dequeue(&mut self) -> Option<RunId> {
+        let run = self.ready.pop_front()?;
+        self.offered.remove(&run);
+        Some(run)
+    }
+}
+
 impl Hub {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -114,8 +131,8 @@ impl Hub {
         if state.attached.is_some() && !state.draining {
             if state.active.contains(run) {
                 state.again.insert(run.clone());
-            } else if !state.ready.contains(run) {
-                state.ready.push_back(run.clone());
+            } else {
+                state.enqueue(run);
             }
         }
         drop(state);
@@ -207,7 +224,7 @@ impl Hub {
             if state.draining {
                 return None;
             }
-            if let Some(run) = state.ready.pop_front() {
+            if let Some(run) = state.dequeue() {
                 state.active.insert(run.clone());
                 return Some(run);
             }
@@ -251,7 +268,7 @@ impl Hub {
             }
         }
         if state.again.remove(run) && !state.draining {
-            state.ready.push_back(run.clone());
+            state.enqueue(run);
             self.work.notify_one();
         }
         drop(state);
@@ -291,9 +308,7 @@ impl Hub {
                 continue;
             }
             taken += 1;
-            if !state.ready.contains(&run) {
-                state.ready.push_back(run);
-            }
+            state.enqueue(&run);
         }
         state.saw_everything = taken < batch;
         state.idle_after_sweep = taken == 0;
@@ -325,6 +340,7 @@ impl Hub {
         let mut state = self.lock();
         state.draining = true;
         state.ready.clear();
+        state.offered.clear();
         state.again.clear();
         drop(state);
         self.work.notify_all();

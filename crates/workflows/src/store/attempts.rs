@@ -105,8 +105,8 @@ pub(crate) struct NewRow<'a> {
     pub(crate) timeout_ms: Option<f64>,
 }
 
-/// Begins an attempt of the run of this change.
-pub(crate) fn insert(change: &mut Change<'_>, attempt: &NewRow<'_>) -> Result<(), StateError> {
+/// Begins an attempt of the run of this change. Returns false when its id was used before.
+pub(crate) fn insert(change: &mut Change<'_>, attempt: &NewRow<'_>) -> Result<bool, StateError> {
     let (key, now) = (change.resource_key()?, change.now());
     let written = change
         .sql()
@@ -114,13 +114,14 @@ pub(crate) fn insert(change: &mut Change<'_>, attempt: &NewRow<'_>) -> Result<()
             "INSERT INTO node_attempts (attempt_id, run_key, node_id, attempt_number, node_type, status, started_at, timeout_ms)
              VALUES (:attempt_id, :key, :node_id,
                  (SELECT coalesce(max(attempt_number), 0) + 1 FROM node_attempts WHERE run_key = :key AND node_id = :node_id),
-                 :node_type, 'running', :now, :timeout_ms)",
+                 :node_type, 'running', :now, :timeout_ms)
+             ON CONFLICT (attempt_id) DO NOTHING",
         )?
         .execute(named_params! {
             ":attempt_id": attempt.attempt_id.as_str(), ":key": key, ":node_id": attempt.node_id.as_str(),
             ":node_type": attempt.node_type, ":now": now, ":timeout_ms": attempt.timeout_ms,
         })?;
-    expect_one(written, "node_attempts", attempt.attempt_id)
+    Ok(written == 1)
 }
 
 /// Sets the budget of an attempt that has none yet.

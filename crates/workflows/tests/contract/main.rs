@@ -10,6 +10,7 @@
 mod control;
 mod crash;
 mod effects;
+mod repeats;
 mod requests;
 mod routing;
 mod scheduling;

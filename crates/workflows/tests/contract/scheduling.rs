@@ -1,10 +1,15 @@
 //! Runs are executed to their end by the scheduler of the process.
 
-use holdpoint_workflows::commands::Answer;
+use std::time::Duration;
+
+use holdpoint_state::Database;
+use holdpoint_workflows::commands::{self, Answer, Claimed, Control};
+use holdpoint_workflows::definition::Workflow;
 use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::{SchedulerOptions, Workflows};
 use serde_json::json;
 
-use crate::support::{Fixture, LONG, asking, echo};
+use crate::support::{Fixture, LONG, asking, echo, host};
 
 #[test]
 fn a_run_of_one_step_completes() {
@@ -62,4 +67,125 @@ fn a_checkpoint_parks_the_run_and_its_answer_lets_it_go_on() {
             "run_completed"
         ]
     );
+}
+
+#[test]
+fn edge_043_a_run_without_progress_is_left_alone_until_it_is_resumed() {
+    let fixture = Fixture::new();
+    let run = fixture.workflows.run(&echo(), json!(1)).unwrap();
+    let Claimed::Owned { claim, .. } = fixture.claim_first(&echo(), &run, &host()) else {
+        panic!("not owned");
+    };
+    commands::give_up(fixture.store.db(), &claim, "the disk is on fire").unwrap();
+    let scheduler = fixture.scheduler();
+    let before = fixture.rows();
+    assert!(scheduler.wait_until_idle(LONG));
+    assert_eq!(before, fixture.rows());
+    let explanation = fixture.workflows.explain(&run).unwrap();
+    assert_eq!(explanation.blocked_by.as_deref(), Some("runnerNoProgress"));
+    assert_eq!(
+        explanation.last_error.as_deref(),
+        Some("the disk is on fire")
+    );
+    fixture.workflows.resume(&Control::of(&run)).unwrap();
+    assert_eq!(
+        fixture.workflows.wait(&run, LONG).unwrap().status,
+        RunStatus::Completed
+    );
+    scheduler.stop(LONG);
+}
+
+#[test]
+fn case_038_a_sweep_takes_nothing_that_somebody_owns() {
+    let fixture = Fixture::new();
+    let run = fixture.workflows.run(&echo(), json!(1)).unwrap();
+    fixture.claim_first(&echo(), &run, &host());
+    let scheduler = fixture.scheduler();
+    let before = fixture.rows();
+    assert!(scheduler.wait_until_idle(LONG));
+    assert_eq!(before, fixture.rows());
+    fixture.store.clock().advance(30_000);
+    assert_eq!(
+        fixture.workflows.wait(&run, LONG).unwrap().status,
+        RunStatus::Completed
+    );
+    scheduler.stop(LONG);
+    assert_eq!(fixture.count("SELECT count(*) FROM node_attempts"), 2);
+    assert_eq!(fixture.count("SELECT count(*) FROM run_steps"), 1);
+}
+
+#[test]
+fn case_032_renewals_keep_a_claim_while_its_node_works() {
+    let fixture = Fixture::new();
+    let path = fixture.store.directory().join("real-time.sqlite");
+    let db = Database::open(path, fixture.store.schema()).unwrap();
+    let options = SchedulerOptions {
+        workers: 1,
+        lease_ms: 300,
+        poll_interval_ms: 20,
+    };
+    let definition = Workflow::new("slow")
+        .start_at("n")
+        .compute("n", |ctx| {
+            Ok(ctx
+                .cancellation
+                .wait(Duration::from_millis(1_200))
+                .is_none())
+        })
+        .build()
+        .unwrap();
+    let (first, second) = (Workflows::new(db.clone()), Workflows::new(db));
+    second.register(&definition);
+    let owner = first.scheduler(options).unwrap();
+    let run = first.run(&definition, json!(null)).unwrap();
+    first
+        .wait_for(&run, LONG, |view| view.current_node.is_some())
+        .unwrap();
+    let rival = second.scheduler(options).unwrap();
+    let view = first.wait(&run, LONG).unwrap();
+    assert_eq!(
+        (view.status, view.final_output),
+        (RunStatus::Completed, Some(json!(true)))
+    );
+    assert_eq!(second.explain(&run).unwrap().generation, 1);
+    rival.stop(LONG);
+    owner.stop(LONG);
+}
+
+#[test]
+fn many_runs_from_many_threads_all_complete() {
+    let fixture = Fixture::new();
+    let scheduler = fixture.scheduler();
+    let definition = Workflow::new("ten")
+        .start_at("n")
+        .max_steps(20)
+        .compute("n", |ctx| {
+            Ok(json!({ "way": if ctx.visit < 10 { "on" } else { "end" } }))
+        })
+        .compute("end", |ctx| Ok(ctx.input().clone()))
+        .switch("n", "$.way", [("on", "n"), ("end", "end")])
+        .build()
+        .unwrap();
+    let runs: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                let (workflows, definition) = (&fixture.workflows, &definition);
+                scope.spawn(move || {
+                    (0..25)
+                        .map(|n| workflows.run(definition, json!([thread, n])).unwrap())
+                        .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    assert!(scheduler.wait_until_idle(LONG));
+    scheduler.stop(LONG);
+    for run in runs {
+        let view = fixture.workflows.view(&run).unwrap();
+        assert_eq!((view.status, view.steps.len()), (RunStatus::Completed, 11));
+    }
 }

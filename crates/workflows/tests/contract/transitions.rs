@@ -87,6 +87,15 @@ fn edge_033_an_attempt_begins_only_where_the_route_leads() {
         None,
         other,
     ));
+    // An id is used once.
+    let used = Move::Start(attempt("ask", "attempt-1"));
+    refused(commands::advance(
+        fixture.store.db(),
+        &claim,
+        &definition,
+        Some(one.clone()),
+        used,
+    ));
     assert_eq!(before, fixture.rows());
     let next = Move::Start(attempt("ask", "attempt-2"));
     commands::advance(fixture.store.db(), &claim, &definition, Some(one), next).unwrap();
