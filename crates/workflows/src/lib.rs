@@ -42,7 +42,7 @@ use holdpoint_state::Domain;
 pub use error::WorkflowError;
 pub use id::{AttemptId, NodeId, RunId};
 pub use registry::{Registry, SourceResolver, Unresolved, differences};
-pub use scheduler::{Scheduler, SchedulerOptions};
+pub use scheduler::{Admission, Scheduler, SchedulerOptions};
 pub use workflows::Workflows;
 
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].

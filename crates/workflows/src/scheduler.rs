@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use holdpoint_state::effects::BackOff;
 use holdpoint_state::{Database, Owner, OwnerKind};
 
 use crate::engine::{ActiveRuns, Deadlines, Executed, Executor, Runner, Stop};
 use crate::error::WorkflowError;
+use crate::id::RunId;
 use crate::registry::SourceResolver;
 use crate::views;
 
@@ -33,7 +35,12 @@ pub struct SchedulerOptions {
     pub lease_ms: i64,
     /// How often the store is searched for work that other processes made, or that lost runners left, in milliseconds.
     pub poll_interval_ms: u64,
+    /// How long a run that could not be taken up because of an error is left alone.
+    pub back_off: BackOff,
 }
+
+/// Says of a run whether this process may execute it.
+pub type Admission = Arc<dyn Fn(&RunId) -> bool + Send + Sync>;
 
 impl Default for SchedulerOptions {
     fn default() -> Self {
@@ -41,6 +48,7 @@ impl Default for SchedulerOptions {
             workers: 4,
             lease_ms: 30_000,
             poll_interval_ms: 2_000,
+            back_off: BackOff::default(),
         }
     }
 }
@@ -58,6 +66,8 @@ struct Shared {
     runner: Runner,
     hub: Arc<Hub>,
     options: SchedulerOptions,
+    /// Whether a run is for this process; all are when none.
+    admission: Option<Admission>,
     /// Ends the renewals; they outlive the workers.
     closed: AtomicBool,
 }
@@ -67,6 +77,7 @@ impl Scheduler {
         db: &Database,
         resolver: Arc<dyn SourceResolver>,
         hub: &Arc<Hub>,
+        admission: Option<Admission>,
         options: SchedulerOptions,
     ) -> Result<Self, WorkflowError> {
         check(&options)?;
@@ -86,6 +97,7 @@ impl Scheduler {
             },
             hub: Arc::clone(hub),
             options,
+            admission,
             closed: AtomicBool::new(false),
         });
         let mut scheduler = Self {
@@ -195,6 +207,11 @@ impl Shared {
         let name = std::thread::current().name().unwrap_or("worker").to_owned();
         let mut executor = Executor::new(format!("{name}-node"));
         while let Some(run) = self.hub.take() {
+            if self.admission.as_ref().is_some_and(|admits| !admits(&run)) {
+                self.hub
+                    .give_back(&run, Taken::Unknown, self.options.back_off);
+                continue;
+            }
             let taken = match self.runner.execute(&run, &mut executor) {
                 Ok(Executed::Released | Executed::Raced) => Taken::Done,
                 Ok(Executed::Lost) => {
@@ -207,8 +224,7 @@ impl Shared {
                     Taken::Failed
                 }
             };
-            self.hub
-                .give_back(&run, taken, self.options.poll_interval_ms);
+            self.hub.give_back(&run, taken, self.options.back_off);
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) use due::due;
 pub use explain::{Explanation, Holder, explain};
 pub use list::{Filter, Page, RunSummary, list};
 pub(crate) use run::{LoadedRun, definition_snapshot, load};
-pub use run::{RequestView, RunView, SourceView, StepView, run};
+pub use run::{RequestView, RunView, SourceView, StepView, launch_options, run};
 
 use holdpoint_state::sql::Row;
 use serde_json::Value;

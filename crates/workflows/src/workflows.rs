@@ -14,7 +14,7 @@ use crate::error::WorkflowError;
 use crate::file::WorkflowFile;
 use crate::id::RunId;
 use crate::registry::{Registry, SourceResolver, Unresolved, differences};
-use crate::scheduler::{Hub, Scheduler, SchedulerOptions};
+use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions};
 use crate::views::{self, DisplayStatus, Explanation, Filter, Page, RunView};
 
 /// How often a wait looks at the store, for what other processes do.
@@ -52,6 +52,7 @@ pub struct Workflows {
     registry: Arc<Registry>,
     resolver: Arc<dyn SourceResolver>,
     hub: Arc<Hub>,
+    admission: Option<Admission>,
 }
 
 impl Workflows {
@@ -65,6 +66,7 @@ impl Workflows {
             registry,
             resolver,
             hub,
+            admission: None,
         }
     }
 
@@ -72,6 +74,13 @@ impl Workflows {
     #[must_use]
     pub fn resolving_with(mut self, resolver: Arc<dyn SourceResolver>) -> Self {
         self.resolver = resolver;
+        self
+    }
+
+    /// The same with a say in which runs this process executes. The others stay for other processes.
+    #[must_use]
+    pub fn admitting(mut self, admits: impl Fn(&RunId) -> bool + Send + Sync + 'static) -> Self {
+        self.admission = Some(Arc::new(admits));
         self
     }
 
@@ -98,7 +107,13 @@ impl Workflows {
     /// [`WorkflowError::Scheduler`] when one runs already or threads can't be started, [`WorkflowError::Input`] for options
     /// out of range.
     pub fn scheduler(&self, options: SchedulerOptions) -> Result<Scheduler, WorkflowError> {
-        Scheduler::start(&self.db, Arc::clone(&self.resolver), &self.hub, options)
+        Scheduler::start(
+            &self.db,
+            Arc::clone(&self.resolver),
+            &self.hub,
+            self.admission.clone(),
+            options,
+        )
     }
 
     /// Starts a run of a definition: the short form of [`Workflows::start`].
@@ -232,6 +247,16 @@ impl Workflows {
     pub fn view(&self, run: &RunId) -> Result<RunView, WorkflowError> {
         let snapshot = self.db.snapshot()?;
         views::run(&snapshot, run, self.db.clock().now())?.ok_or_else(|| no_run(run))
+    }
+
+    /// The options that a run was launched with.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`], and those of the database.
+    pub fn launch_options(&self, run: &RunId) -> Result<Value, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        views::launch_options(&snapshot, run)?.ok_or_else(|| no_run(run))
     }
 
     /// Runs, newest first.

@@ -9,13 +9,11 @@ use std::time::Duration;
 
 use holdpoint_state::Owner;
 use holdpoint_state::clock::{Clock, MonotonicMillis};
+use holdpoint_state::effects::BackOff;
 
 use crate::engine::{ActiveRuns, Stop};
 use crate::error::WorkflowError;
 use crate::id::RunId;
-
-/// The longest that a run which failed to be taken up is left alone, in milliseconds.
-const BACK_OFF_MAX_MS: u64 = 60_000;
 
 /// How long a wait for idleness sleeps at most before it looks again.
 const LOOK: Duration = Duration::from_millis(100);
@@ -241,7 +239,7 @@ impl Hub {
     }
 
     /// A worker is done with a run.
-    pub(super) fn give_back(&self, run: &RunId, taken: Taken, interval_ms: u64) {
+    pub(super) fn give_back(&self, run: &RunId, taken: Taken, wait: BackOff) {
         let mut state = self.lock();
         state.active.remove(run);
         state.changes += 1;
@@ -258,10 +256,12 @@ impl Hub {
                     .get(run)
                     .map_or(0, |postponed| postponed.errors)
                     + 1;
-                let back_off = interval_ms
-                    .saturating_mul(1 << errors.min(6))
-                    .min(BACK_OFF_MAX_MS);
-                let until = MonotonicMillis(self.clock.monotonic().0.saturating_add(back_off));
+                let until = MonotonicMillis(
+                    self.clock
+                        .monotonic()
+                        .0
+                        .saturating_add(u64::from(wait.raw_ms(errors))),
+                );
                 state
                     .postponed
                     .insert(run.clone(), Postponed { until, errors });

@@ -282,6 +282,22 @@ fn head(
         .map_err(StateError::from)?)
 }
 
+/// The options that a run was launched with: what the program that started it has to say to the one that executes it.
+///
+/// # Errors
+///
+/// Those of the database. A missing run is `None`.
+pub fn launch_options(snapshot: &Snapshot<'_>, id: &RunId) -> Result<Option<Value>, StateError> {
+    Ok(snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT b.content FROM runs r JOIN blobs b ON b.blob_hash = r.launch_options_hash WHERE r.run_id = :run_id",
+        )?
+        .query_row(named_params! { ":run_id": id }, |row| json_column(row, 0))
+        .optional()?
+        .flatten())
+}
+
 /// The history of a run: results and receipts in order.
 fn steps(
     snapshot: &Snapshot<'_>,

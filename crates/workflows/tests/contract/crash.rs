@@ -76,6 +76,7 @@ fn open(home: &Path) -> (Workflows, Scheduler) {
             workers: 3,
             lease_ms: 400,
             poll_interval_ms: 20,
+            ..SchedulerOptions::default()
         })
         .unwrap();
     (workflows, scheduler)
