@@ -9,6 +9,8 @@ use holdpoint_state::database::{product_path, product_path_in};
 use holdpoint_state::{Database, Identity, Refusal, Schema, StateError};
 use holdpoint_workflows::file::{self, SUFFIXES, WorkflowFile};
 
+use serde_json::{Value, json};
+
 use crate::error::CommandError;
 use crate::settings::Settings;
 
@@ -40,6 +42,36 @@ pub(crate) fn store_path(home: Option<&Path>) -> Result<PathBuf, CommandError> {
                 "home",
                 "your home directory is not known; name one with --home",
             )
+        }),
+    }
+}
+
+/// The member of a run's launch options that names the directory it belongs to.
+const DIRECTORY: &str = "workingDirectory";
+
+/// The launch options of a run that is started here. Commands and files of its nodes are relative to the working directory, so that
+/// only a process which works there may execute it.
+pub(crate) fn launch_options() -> Result<Value, CommandError> {
+    Ok(json!({ DIRECTORY: working_directory()? }))
+}
+
+/// The directory that a run belongs to, if it was started by this command.
+pub(crate) fn directory_of(launch_options: &Value) -> Option<&str> {
+    launch_options.get(DIRECTORY).and_then(Value::as_str)
+}
+
+/// Whether a run with these launch options may be executed here.
+pub(crate) fn is_at_home(launch_options: &Value) -> bool {
+    directory_of(launch_options)
+        .is_none_or(|directory| working_directory().is_ok_and(|here| here == directory))
+}
+
+fn working_directory() -> Result<String, CommandError> {
+    match std::env::current_dir() {
+        Ok(directory) => Ok(directory.to_string_lossy().into_owned()),
+        Err(source) => Err(CommandError::Io {
+            action: "finding the working directory".to_owned(),
+            source,
         }),
     }
 }

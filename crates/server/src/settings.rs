@@ -4,6 +4,7 @@
 
 use clap::Args;
 use holdpoint_state::Options;
+use holdpoint_state::effects::BackOff;
 use holdpoint_workflows::SchedulerOptions;
 
 /// The settings of a command.
@@ -30,6 +31,16 @@ pub(crate) struct Settings {
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,
 
+    /// How long a run that could not be taken up is left alone, in milliseconds; it doubles with each error.
+    #[arg(long, global = true, env = "HOLDPOINT_BACK_OFF_MS", value_name = "MS", default_value_t = 1_000,
+          value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    pub(crate) back_off_ms: u32,
+
+    /// The longest such time, in milliseconds.
+    #[arg(long, global = true, env = "HOLDPOINT_BACK_OFF_MAX_MS", value_name = "MS", default_value_t = 60_000,
+          value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
+    pub(crate) back_off_max_ms: u32,
+
     /// How long Ctrl-C lets a node come to its end before it is told to stop, in milliseconds.
     #[arg(long, global = true, env = "HOLDPOINT_STOP_PATIENCE_MS", value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
@@ -52,6 +63,10 @@ impl Settings {
             workers: usize::from(self.workers),
             lease_ms: self.lease_ms,
             poll_interval_ms: self.sweep_interval_ms,
+            back_off: BackOff {
+                base_ms: self.back_off_ms,
+                cap_ms: self.back_off_max_ms,
+            },
         }
     }
 }

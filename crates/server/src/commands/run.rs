@@ -26,7 +26,9 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         Some(text) => value::read("input", text)?,
         None => json!({}),
     };
-    let mut start = Start::from_source(&file.definition, file.source.clone(), input).by(actor());
+    let mut start = Start::from_source(&file.definition, file.source.clone(), input)
+        .options(home::launch_options()?)
+        .by(actor());
     if let Some(key) = &args.key {
         start = start.key(key);
     }
@@ -49,7 +51,7 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
             "execute it with: {}",
             context.hint(&["work", "--until-idle"])
         ));
-        document(context, &view, adopted)?;
+        document(context, &workflows, &view, adopted)?;
         return Ok(ExitStatus::Done);
     }
     let interrupts = Interrupts::default();
@@ -59,9 +61,12 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
             action: "listening for signals".to_owned(),
             source,
         })?;
-    let scheduler = workflows.scheduler(context.cli.settings.scheduler())?;
     let receipt = workflows.start(&start)?;
     let adopted = !receipt.is_accepted();
+    // This process executes this run and no other, so that its end is the end of the command.
+    let own = receipt.value.clone();
+    let workflows = workflows.admitting(move |run| *run == own);
+    let scheduler = workflows.scheduler(context.cli.settings.scheduler())?;
     let follow = Follow {
         context,
         workflows: &workflows,
@@ -78,7 +83,7 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         receipt.value
     ));
     let (view, interrupted) = follow.to_the_end(scheduler)?;
-    document(context, &view, adopted)?;
+    document(context, &workflows, &view, adopted)?;
     tell_end(context, &view, interrupted);
     Ok(if interrupted && !view.status.is_terminal() {
         ExitStatus::Cancelled
@@ -87,10 +92,16 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
     })
 }
 
-fn document(context: &Context, view: &RunView, adopted: bool) -> Result<(), CommandError> {
+fn document(
+    context: &Context,
+    workflows: &Workflows,
+    view: &RunView,
+    adopted: bool,
+) -> Result<(), CommandError> {
+    let options = workflows.launch_options(&view.run_id)?;
     context.output.document(&Run {
         adopted: Some(adopted),
-        ..Run::of(view)
+        ..Run::of(view, &options)
     })
 }
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Context;
 use crate::cli::ListArgs;
 use crate::error::{CommandError, ExitStatus};
+use crate::home;
 use crate::output::json::Run;
 use crate::output::text;
 
@@ -91,13 +92,15 @@ fn summary(run: &RunSummary) -> String {
 /// `show RUN`.
 pub(super) fn show(context: &Context, run: &str) -> Result<ExitStatus, CommandError> {
     let run = Context::run_id(run)?;
-    let view = context.workflows()?.view(&run)?;
-    context.output.document(&Run::of(&view))?;
-    context.output.line(described(&view).trim_end());
+    let workflows = context.workflows()?;
+    let view = workflows.view(&run)?;
+    let options = workflows.launch_options(&run)?;
+    context.output.document(&Run::of(&view, &options))?;
+    context.output.line(described(&view, &options).trim_end());
     Ok(ExitStatus::Done)
 }
 
-fn described(view: &RunView) -> String {
+fn described(view: &RunView, options: &Value) -> String {
     let mut told = String::new();
     let mut row = |name: &str, value: &str| {
         let _ = writeln!(told, "{name:<9} {}", text::line(value));
@@ -121,6 +124,9 @@ fn described(view: &RunView) -> String {
     }
     if let Some(source) = &view.source {
         row("source", &source.reference);
+    }
+    if let Some(directory) = home::directory_of(options) {
+        row("directory", directory);
     }
     if let Some(parent) = &view.parent_run_id {
         row("restarts", parent.as_str());

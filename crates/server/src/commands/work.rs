@@ -1,6 +1,7 @@
 //! `work`: executes what is due, whoever left it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdpoint_workflows::model::RunStatus;
@@ -11,6 +12,7 @@ use serde_json::json;
 use super::Context;
 use crate::cli::WorkArgs;
 use crate::error::{CommandError, ExitStatus};
+use crate::home;
 use crate::signals::Interrupts;
 
 /// How long one wait for events lasts, in milliseconds; Ctrl-C is looked for between two.
@@ -18,7 +20,8 @@ const LOOK_MS: u64 = 100;
 
 pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, CommandError> {
     let store = context.store()?;
-    let workflows = Workflows::new(store.clone());
+    let elsewhere = Elsewhere::default();
+    let workflows = elsewhere.watch(&Workflows::new(store.clone()));
     let interrupts = Interrupts::default();
     interrupts
         .listen(&store)
@@ -73,6 +76,13 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
                 .line(format!("{run}: {}", view.display_status.as_str()));
         }
     }
+    for (run, directory) in elsewhere.take() {
+        context.output.line(format!(
+            "{run} belongs to another directory; it is executed by: cd {} && {}",
+            super::quoted(&directory),
+            context.hint(&["work", "--until-idle"])
+        ));
+    }
     let stopped = if interrupted { "interrupted" } else { "idle" };
     context
         .output
@@ -83,6 +93,38 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
     } else {
         ExitStatus::Done
     })
+}
+
+/// Runs that were found and belong to other directories, with those.
+#[derive(Debug, Clone, Default)]
+struct Elsewhere {
+    runs: Arc<Mutex<BTreeMap<RunId, String>>>,
+}
+
+impl Elsewhere {
+    /// Leaves runs of other directories alone, and remembers them.
+    fn watch(&self, workflows: &Workflows) -> Workflows {
+        let (reader, elsewhere) = (workflows.clone(), self.clone());
+        workflows.clone().admitting(move |run| {
+            // A run whose options can't be read is none of this process's business.
+            let Ok(options) = reader.launch_options(run) else {
+                return false;
+            };
+            let admitted = home::is_at_home(&options);
+            if let Some(directory) = home::directory_of(&options).filter(|_| !admitted) {
+                elsewhere.lock().insert(run.clone(), directory.to_owned());
+            }
+            admitted
+        })
+    }
+
+    fn take(&self) -> BTreeMap<RunId, String> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, String>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn show(context: &Context, batch: Vec<holdpoint_state::Event>, touched: &mut BTreeSet<String>) {

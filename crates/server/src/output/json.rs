@@ -16,15 +16,19 @@ pub(crate) struct Run<'a> {
     pub(crate) view: &'a RunView,
     /// The revision of what is shown. Until a viewer records presentations, it is the run's own.
     pub(crate) revision: u64,
+    /// What it was launched with: `workingDirectory` is the directory that its commands and files are relative to.
+    #[serde(rename = "launchOptions")]
+    pub(crate) launch_options: &'a Value,
     /// Of `run`: whether the run was there already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adopted: Option<bool>,
 }
 
 impl<'a> Run<'a> {
-    pub(crate) fn of(view: &'a RunView) -> Self {
+    pub(crate) fn of(view: &'a RunView, launch_options: &'a Value) -> Self {
         Self {
             revision: view.run_revision,
+            launch_options,
             view,
             adopted: None,
         }
