@@ -123,6 +123,7 @@ fn case_032_renewals_keep_a_claim_while_its_node_works() {
         workers: 1,
         lease_ms: 300,
         poll_interval_ms: 20,
+        ..SchedulerOptions::default()
     };
     let definition = Workflow::new("slow")
         .start_at("n")
