@@ -1,5 +1,50 @@
 //! Durable workflows: definitions, engine, runs, queue and attempts.
 //!
+//! A run survives a crash at any instruction. What a node gives counts once it is committed; what was committed is never done
+//! again; what acts on the world does so under a managed effect, so that nothing happens twice unseen.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use holdpoint_state::{Database, Identity, Schema};
+//! use holdpoint_workflows::commands::Answer;
+//! use holdpoint_workflows::definition::{EffectSpec, Workflow};
+//! use holdpoint_workflows::model::RunStatus;
+//! use holdpoint_workflows::{DOMAIN, SchedulerOptions, Workflows};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("state.sqlite");
+//! let schema = Schema::compose(Identity::PI_WORKFLOWS, [holdpoint_state::DOMAIN, DOMAIN])?;
+//! let workflows = Workflows::new(Database::open(path, &schema)?);
+//!
+//! let greeting = Workflow::new("greeting")
+//!     .input::<String>()
+//!     .start_at("draft")
+//!     .compute("draft", |ctx| Ok(format!("Hello {}", ctx.input())))
+//!     .checkpoint("review")
+//!     .request(|ctx| ctx.output::<String>("draft"))
+//!     .action("send", EffectSpec::manual("example.send"), |ctx| {
+//!         // Acts once: a provider can use `ctx.effect_id` as its own idempotency key.
+//!         Ok(format!("{}, {}", ctx.output::<String>("draft")?, ctx.output::<String>("review")?))
+//!     })
+//!     .edge("draft", "review")
+//!     .edge("review", "send")
+//!     .build()?;
+//!
+//! let scheduler = workflows.scheduler(SchedulerOptions::default())?;
+//! let run = workflows.run(&greeting, "Ada")?;
+//! let view = workflows.wait(&run, Duration::from_secs(30))?;
+//! assert_eq!(view.status, RunStatus::Waiting);
+//! assert_eq!(view.request.unwrap().contract["request"], "Hello Ada");
+//!
+//! // The answer may come years later, from another process.
+//! workflows.answer(&Answer::new(&run, "welcome".into()))?;
+//! let view = workflows.wait(&run, Duration::from_secs(30))?;
+//! assert_eq!(view.final_output, Some("Hello Ada, welcome".into()));
+//! scheduler.stop(Duration::from_secs(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A [`Definition`](definition::Definition) is a graph of nodes and routes. It is built in Rust by
 //! [`Workflow`](definition::Workflow) or read from a workflow file by [`mod@file`]; either way it has
 //! passed every check of `definition::validate` and can be shared between threads. [`routing`]
@@ -14,6 +59,16 @@
 //! - [`mod@file`]: workflow files, their positions, expressions and JSON Schema.
 //!
 //! None of these knows the database: they take and give values.
+//!
+//! # Rooms of the durable half
+//!
+//! - [`Workflows`]: the handle of a program, with every verb; [`Scheduler`]: executes runs in this process.
+//! - [`model`], [`operations`]: nouns, and every transition as data.
+//! - [`commands`]: the verbs, one transaction each; `store` has the only statements that write.
+//! - [`views`]: what readers see, with one display status for all surfaces; `verify`: what holds at every commit.
+//! - `engine`: a stepper over committed state; [`Registry`]: where the code of a run comes from.
+//!
+//! `docs/WORKFLOWS.md` has the decisions behind them.
 
 pub mod id;
 

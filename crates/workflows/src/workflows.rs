@@ -17,35 +17,13 @@ use crate::registry::{Registry, SourceResolver, Unresolved, differences};
 use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions};
 use crate::views::{self, DisplayStatus, Explanation, Filter, Page, RunView};
 
-/// How often a wait looks at the store, for what other processes do.
-const LOOK: Duration = Duration::from_millis(50);
+/// How soon a wait looks at the store again, for what other processes do; each time twice as long, up to the longest.
+const LOOK: Duration = Duration::from_millis(20);
+const LOOK_MAX: Duration = Duration::from_millis(250);
 /// What a look that was woken by a change counts against the limit.
 const LOOK_COST: Duration = Duration::from_millis(1);
 
-/// The workflows of one store. Clones share it.
-///
-/// ```
-/// use holdpoint_state::{Database, Identity, Schema};
-/// use holdpoint_workflows::{DOMAIN, Workflows, definition::Workflow};
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("state.sqlite");
-///
-/// let schema = Schema::compose(Identity::PI_WORKFLOWS, [holdpoint_state::DOMAIN, DOMAIN])?;
-/// let workflows = Workflows::new(Database::open(path, &schema)?);
-///
-/// let double = Workflow::new("double")
-///     .input::<u64>()
-///     .start_at("double")
-///     .compute("double", |ctx| Ok(ctx.input() * 2))
-///     .build()?;
-///
-/// let scheduler = workflows.scheduler(Default::default())?;
-/// let run = workflows.run(&double, 21)?;
-/// let done = workflows.wait(&run, std::time::Duration::from_secs(10))?;
-/// assert_eq!(done.final_output, Some(42.into()));
-/// scheduler.stop(std::time::Duration::from_secs(1));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// The workflows of one store: every verb of a program. Clones share it. The crate's own page shows its ordinary use.
 #[derive(Clone)]
 pub struct Workflows {
     db: Database,
@@ -164,7 +142,7 @@ impl Workflows {
     /// Those of [`commands::answer()`].
     pub fn answer(&self, answer: &Answer) -> Result<Receipt<Answered>, WorkflowError> {
         let receipt = commands::answer(&self.db, answer)?;
-        self.hub.offer(answer.run());
+        self.hub.offer_first(answer.run());
         Ok(receipt)
     }
 
@@ -309,17 +287,21 @@ impl Workflows {
         limit: Duration,
         wanted: impl Fn(&RunView) -> bool,
     ) -> Result<RunView, WorkflowError> {
-        let mut left = limit;
+        let mut watch = self.hub.watch(run);
+        let (mut left, mut look) = (limit, LOOK);
         loop {
-            let seen = self.hub.changes();
             let view = self.view(run)?;
             if wanted(&view) || left.is_zero() {
                 return Ok(view);
             }
-            let look = LOOK.min(left);
-            // Each look counts a little, so that a busy process can't keep a wait alive for ever.
-            let changed = self.hub.wait_for_change(seen, look);
+            // Each look counts a little, so that a busy run can't keep a wait alive for ever.
+            let changed = watch.wait(look.min(left));
             left = left.saturating_sub(if changed { LOOK_COST } else { look });
+            look = if changed {
+                LOOK
+            } else {
+                LOOK_MAX.min(look * 2)
+            };
         }
     }
 

@@ -1,7 +1,5 @@
 //! What the schema costs.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use holdpoint_state::testing::dear_tables;
 use holdpoint_state::{Identity, Schema};
 

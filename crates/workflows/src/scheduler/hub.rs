@@ -55,7 +55,8 @@ struct State {
     idle_after_sweep: bool,
     draining: bool,
     closed: bool,
-    changes: u64,
+    /// Runs that somebody waits for: how many wait, and how often they changed.
+    watched: BTreeMap<RunId, (usize, u64)>,
 }
 
 #[derive(Debug)]
@@ -86,6 +87,20 @@ impl State {
     fn enqueue(&mut self, run: &RunId) {
         if self.offered.insert(run.clone()) {
             self.ready.push_back(run.clone());
+        }
+    }
+
+    /// Puts a run at the head of the line: an accepted answer goes before work that nobody began.
+    fn enqueue_first(&mut self, run: &RunId) {
+        if self.offered.insert(run.clone()) {
+            self.ready.push_front(run.clone());
+        }
+    }
+
+    /// Somebody may wait for this run.
+    fn changed(&mut self, run: &RunId) {
+        if let Some((_, changes)) = self.watched.get_mut(run) {
+            *changes += 1;
         }
     }
 
@@ -122,15 +137,24 @@ impl Hub {
 
     /// A run may be taken up now.
     pub(crate) fn offer(&self, run: &RunId) {
+        self.put(run, State::enqueue);
+    }
+
+    /// A run whose answer was accepted may be taken up now, before work that nobody began.
+    pub(crate) fn offer_first(&self, run: &RunId) {
+        self.put(run, State::enqueue_first);
+    }
+
+    fn put(&self, run: &RunId, enqueue: fn(&mut State, &RunId)) {
         let mut state = self.lock();
-        state.changes += 1;
+        state.changed(run);
         state.unknown.remove(run);
         state.postponed.remove(run);
         if state.attached.is_some() && !state.draining {
             if state.active.contains(run) {
                 state.again.insert(run.clone());
             } else {
-                state.enqueue(run);
+                enqueue(&mut state, run);
             }
         }
         drop(state);
@@ -148,12 +172,7 @@ impl Hub {
         if let Some(active) = active {
             active.stop(run, Stop::Lost);
         }
-        self.tell();
-    }
-
-    /// Something changed that somebody may wait for.
-    pub(crate) fn tell(&self) {
-        self.lock().changes += 1;
+        self.lock().changed(run);
         self.changed.notify_all();
     }
 
@@ -169,17 +188,16 @@ impl Hub {
         self.work.notify_all();
     }
 
-    /// How many changes there were.
-    pub(crate) fn changes(&self) -> u64 {
-        self.lock().changes
-    }
-
-    /// Waits until there is a change after `seen`, or until the limit. Returns whether there was a change.
-    pub(crate) fn wait_for_change(&self, seen: u64, limit: Duration) -> bool {
-        let waited = self
-            .changed
-            .wait_timeout_while(self.lock(), limit, |state| state.changes == seen);
-        waited.unwrap_or_else(PoisonError::into_inner).0.changes != seen
+    /// Watches a run, so that no change of it is missed from here on.
+    pub(crate) fn watch<'a>(&'a self, run: &'a RunId) -> Watch<'a> {
+        let mut state = self.lock();
+        let (waiting, seen) = state.watched.entry(run.clone()).or_default();
+        *waiting += 1;
+        Watch {
+            hub: self,
+            run,
+            seen: *seen,
+        }
     }
 
     // --- for the scheduler ---
@@ -196,7 +214,7 @@ impl Hub {
             });
         }
         *state = State {
-            changes: state.changes,
+            watched: std::mem::take(&mut state.watched),
             wants_sweep: true,
             attached: Some(Attached {
                 owner: owner.clone(),
@@ -210,7 +228,6 @@ impl Hub {
     pub(super) fn detach(&self) {
         let mut state = self.lock();
         state.attached = None;
-        state.changes += 1;
         drop(state);
         self.changed.notify_all();
     }
@@ -242,7 +259,7 @@ impl Hub {
     pub(super) fn give_back(&self, run: &RunId, taken: Taken, wait: BackOff) {
         let mut state = self.lock();
         state.active.remove(run);
-        state.changes += 1;
+        state.changed(run);
         match taken {
             Taken::Done => {
                 state.postponed.remove(run);
@@ -388,6 +405,46 @@ impl Hub {
                 let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                 state = woken;
                 left = left.saturating_sub(if timeout.timed_out() { look } else { LOOK_COST });
+            }
+        }
+    }
+}
+
+/// Somebody waits for a run.
+pub(crate) struct Watch<'a> {
+    hub: &'a Hub,
+    run: &'a RunId,
+    seen: u64,
+}
+
+impl Watch<'_> {
+    /// Waits until the run changed since the last time, or until the limit. Returns whether it changed. Changes that other
+    /// processes make are not seen here.
+    pub(crate) fn wait(&mut self, limit: Duration) -> bool {
+        let changes = |state: &State| {
+            state
+                .watched
+                .get(self.run)
+                .map_or(0, |(_, changes)| *changes)
+        };
+        let waited = self
+            .hub
+            .changed
+            .wait_timeout_while(self.hub.lock(), limit, |state| changes(state) == self.seen);
+        let now = changes(&waited.unwrap_or_else(PoisonError::into_inner).0);
+        let moved = now != self.seen;
+        self.seen = now;
+        moved
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let mut state = self.hub.lock();
+        if let Some((waiting, _)) = state.watched.get_mut(self.run) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                state.watched.remove(self.run);
             }
         }
     }

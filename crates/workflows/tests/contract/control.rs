@@ -84,6 +84,33 @@ fn edge_046_a_second_run_waits_for_the_only_place_and_a_cancel_needs_none() {
 }
 
 #[test]
+fn edge_048_an_accepted_answer_goes_before_an_older_queued_run() {
+    let fixture = Fixture::new();
+    let (scheduler, asks) = waiting(&fixture);
+    scheduler.stop(LONG);
+    let options = SchedulerOptions {
+        workers: 1,
+        ..SchedulerOptions::default()
+    };
+    let scheduler = fixture.workflows.scheduler(options).unwrap();
+    let busy = fixture.workflows.run(&endless(), json!(null)).unwrap();
+    fixture
+        .workflows
+        .wait_for(&busy, LONG, |view| view.current_node.is_some())
+        .unwrap();
+    let older = fixture.workflows.run(&echo(), json!(1)).unwrap();
+    fixture
+        .workflows
+        .answer(&Answer::new(&asks, json!(1)))
+        .unwrap();
+    fixture.workflows.cancel(&Control::of(&busy)).unwrap();
+    assert!(scheduler.wait_until_idle(LONG));
+    scheduler.stop(LONG);
+    let last = |run: &RunId| fixture.last_event_seq(run);
+    assert!(last(&asks) < last(&older));
+}
+
+#[test]
 fn edge_049_an_accepted_answer_of_a_paused_run_waits_for_its_resume() {
     let fixture = Fixture::new();
     let (scheduler, run) = waiting(&fixture);

@@ -1,9 +1,14 @@
 //! A run goes on only on the definition that it is pinned to.
 
+use std::sync::Arc;
+
+use holdpoint_state::Digest;
 use holdpoint_workflows::commands::{Answer, Control};
-use holdpoint_workflows::definition::Workflow;
+use holdpoint_workflows::definition::{Definition, SourceIdentity, Workflow};
 use holdpoint_workflows::model::RunStatus;
-use holdpoint_workflows::{WorkflowError, Workflows, file};
+use holdpoint_workflows::{
+    SchedulerOptions, SourceResolver, Unresolved, WorkflowError, Workflows, file,
+};
 use serde_json::json;
 
 use crate::support::{Fixture, LONG, asking, echo, person};
@@ -118,9 +123,7 @@ fn case_055_a_changed_definition_is_accepted_explicitly_or_not_at_all() {
             .unwrap()
     };
     later.register(&version("finish"));
-    let scheduler = later
-        .scheduler(holdpoint_workflows::SchedulerOptions::default())
-        .unwrap();
+    let scheduler = later.scheduler(SchedulerOptions::default()).unwrap();
     later.answer(&Answer::new(&run, json!("yes"))).unwrap();
     let view = later
         .wait_for(&run, LONG, |view| view.error_code.is_some())
@@ -167,9 +170,7 @@ fn a_workflow_that_this_program_does_not_know_is_left_to_others() {
     let fixture = Fixture::new();
     let run = fixture.workflows.run(&echo(), json!(1)).unwrap();
     let other = Workflows::new(fixture.store.db().clone());
-    let scheduler = other
-        .scheduler(holdpoint_workflows::SchedulerOptions::default())
-        .unwrap();
+    let scheduler = other.scheduler(SchedulerOptions::default()).unwrap();
     assert!(scheduler.wait_until_idle(LONG));
     assert_eq!(fixture.events(&run), ["run.queued"]);
     assert_eq!(
@@ -178,5 +179,37 @@ fn a_workflow_that_this_program_does_not_know_is_left_to_others() {
     );
     other.register(&echo());
     assert_eq!(other.wait(&run, LONG).unwrap().status, RunStatus::Completed);
+    scheduler.stop(LONG);
+}
+
+/// Finds nothing that it can load.
+struct Broken;
+
+impl SourceResolver for Broken {
+    fn resolve(&self, _: &SourceIdentity, _: Digest) -> Result<Definition, Unresolved> {
+        Err(Unresolved::LoadFailed {
+            error: "it does not load".to_owned(),
+        })
+    }
+
+    fn present(&self, source: &SourceIdentity) -> Result<(Definition, SourceIdentity), Unresolved> {
+        Err(Unresolved::Unknown {
+            reference: source.reference(),
+        })
+    }
+}
+
+#[test]
+fn a_workflow_that_does_not_load_fails_its_run() {
+    let fixture = Fixture::new();
+    let run = fixture.workflows.run(&echo(), json!(1)).unwrap();
+    let broken = fixture.workflows.clone().resolving_with(Arc::new(Broken));
+    let scheduler = broken.scheduler(SchedulerOptions::default()).unwrap();
+    let view = broken.wait(&run, LONG).unwrap();
+    assert_eq!(
+        (view.status, view.error_code.as_deref()),
+        (RunStatus::Failed, Some("workflowLoadFailed"))
+    );
+    assert_eq!(view.error.as_deref(), Some("it does not load"));
     scheduler.stop(LONG);
 }

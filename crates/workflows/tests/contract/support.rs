@@ -136,6 +136,19 @@ impl Fixture {
         rows.into_iter().map(|(name, _)| name).collect()
     }
 
+    /// The sequence number of the last event of a run.
+    pub(crate) fn last_event_seq(&self, run: &RunId) -> i64 {
+        let snapshot = self.store.db().snapshot().unwrap();
+        snapshot
+            .sql()
+            .prepare_cached(
+                "SELECT max(e.event_seq) FROM events e JOIN runs r ON r.resource_key = e.resource_key WHERE r.run_id = :run",
+            )
+            .unwrap()
+            .query_row(named_params! { ":run": run }, |row| row.get(0))
+            .unwrap()
+    }
+
     /// Claims a queued run by hand and begins its first node.
     pub(crate) fn claim_first(
         &self,
