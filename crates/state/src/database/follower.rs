@@ -91,6 +91,8 @@ impl EventFollower {
             .prepare_cached("PRAGMA data_version")?
             .query_row([], |row| row.get(0))?;
         if self.exhausted_at == Some(version) {
+            // A file that another one has taken the place of is written by nobody any more: its version stays for ever.
+            self.shared.readers.check_file()?;
             return Ok(Vec::new());
         }
         // One transaction, so that the events are read from the very store that is checked.

@@ -53,6 +53,11 @@ impl ReaderPool {
         self.stamp.check_reader(connection)
     }
 
+    /// Whether the file at the path is still the one that was verified. One `stat`.
+    pub(super) fn check_file(&self) -> Result<(), StateError> {
+        self.stamp.check_file()
+    }
+
     pub(super) fn snapshot<'a>(&'a self, shared: &'a Shared) -> Result<Snapshot<'a>, StateError> {
         let connection = self.take()?;
         connection.execute_batch("BEGIN DEFERRED")?;

@@ -43,9 +43,7 @@ impl Stamp {
         number: impl Fn(&'static str) -> rusqlite::Result<i64>,
     ) -> Result<i64, StateError> {
         let refuse = |refusal| Err(refused(&self.path, refusal));
-        if file_at(&self.path) != Some(self.file) {
-            return refuse(Refusal::Replaced);
-        }
+        self.check_file()?;
         let expected = self.schema.identity();
         let application_id = number("PRAGMA application_id")?;
         if application_id != i64::from(expected.application_id) {
@@ -78,6 +76,19 @@ impl Stamp {
         }
     }
 
+    /// Whether the file at the path is the one that was verified.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Refused`] when it is not.
+    pub(in crate::database) fn check_file(&self) -> Result<(), StateError> {
+        if file_at(&self.path) == Some(self.file) {
+            Ok(())
+        } else {
+            Err(refused(&self.path, Refusal::Replaced))
+        }
+    }
+
     /// A connection that can't write, while the file at the path is the one that was verified.
     ///
     /// # Errors
@@ -87,9 +98,7 @@ impl Stamp {
         &self,
         busy_timeout_ms: u64,
     ) -> Result<Connection, StateError> {
-        if file_at(&self.path) != Some(self.file) {
-            return Err(refused(&self.path, Refusal::Replaced));
-        }
+        self.check_file()?;
         super::reader(&self.path, busy_timeout_ms)
     }
 

@@ -85,10 +85,15 @@ fn statements_that_were_prepared_before_upkeep_go_on() {
 fn a_replaced_or_removed_file_is_noticed_and_not_written() {
     let home = Home::with_store();
     let db = opened(&home);
+    let mut follower = db.follow_events(0).unwrap();
+    while !follower.next_batch(0).unwrap().is_empty() {}
     let other = Home::with_store();
     let content = fs::read(other.path()).unwrap();
     fs::rename(other.path(), home.path()).unwrap();
     assert!(matches!(refused(&db), Refusal::Replaced));
+    // Nor does somebody who had read everything wait for ever.
+    assert!(matches!(refusal(follower.next_batch(0)), Refusal::Replaced));
+    drop(follower);
     db.close();
     assert_eq!(fs::read(home.path()).unwrap(), content);
 
