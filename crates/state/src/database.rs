@@ -295,7 +295,8 @@ impl Database {
         Ok(())
     }
 
-    /// Closes the database after every queued command has run. Commands that come later get [`StateError::Closed`].
+    /// Closes the database, for all its clones, and returns when every queued command has run. Commands that come later get
+    /// [`StateError::Closed`].
     pub fn close(self) {
         self.handle.close(queue::Closing::Drain);
     }
@@ -337,14 +338,13 @@ impl Handle {
     }
 
     fn join(&self) {
-        let writer = self
-            .writer
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(writer) = writer
-            && writer.thread().id() != std::thread::current().id()
-        {
+        // The writer can't wait for its own end.
+        if self.shared.queue.id().is_served_here() {
+            return;
+        }
+        // Held while it waits: whoever closes at the same time returns when the writer has ended too, not before.
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writer) = writer.take() {
             // The writer catches the panics of commands; if it died all the same, its queue is closed and says so.
             drop(writer.join());
         }

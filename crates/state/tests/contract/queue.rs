@@ -200,6 +200,38 @@ fn closing_drains_the_queue() {
 }
 
 #[test]
+fn everybody_who_closes_returns_when_the_queue_is_drained() {
+    let store = counters();
+    let db = store.open().unwrap();
+    let (go, held) = block(&db);
+    let queued = Arc::new(submit(&db).unwrap());
+    let (returned, returns) = mpsc::channel();
+    let closers: Vec<_> = (0..4)
+        .map(|_| {
+            let (db, queued, returned) = (db.clone(), Arc::clone(&queued), returned.clone());
+            std::thread::spawn(move || {
+                db.close();
+                returned.send(queued.is_done()).unwrap();
+            })
+        })
+        .collect();
+    drop(returned);
+    // Nobody may return while the writer is held: whoever does says so here, or at the latest below.
+    let early = returns.recv_timeout(Duration::from_millis(200));
+    assert!(
+        early.is_err(),
+        "somebody returned before the queue was drained"
+    );
+    drop(go);
+    held.wait().unwrap();
+    let done: Vec<bool> = returns.iter().collect();
+    assert_eq!(done, [true; 4]);
+    for closer in closers {
+        closer.join().unwrap();
+    }
+}
+
+#[test]
 fn closing_at_once_refuses_what_waits() {
     let store = counters();
     let db = small_queue(&store, 3, 60_000);
