@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use holdpoint_state::effects::{self, EffectState};
@@ -123,6 +123,16 @@ fn child() {
     }
 }
 
+fn spawn(home: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crash::child", "--ignored", "--nocapture"])
+        .env(HOME, home)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
 #[test]
 fn killed_processes_lose_nothing_and_repeat_nothing() {
     let directory = tempfile::tempdir().unwrap();
@@ -134,23 +144,22 @@ fn killed_processes_lose_nothing_and_repeat_nothing() {
         .unwrap_or(100);
     for round in 0..rounds {
         let ready = lines(&home.join("ready.log")).len();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::child", "--ignored", "--nocapture"])
-            .env(HOME, &home)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        // Every third round has two processes on one store.
+        let mut children: Vec<_> = (0..=usize::from(round % 3 == 0))
+            .map(|_| spawn(&home))
+            .collect();
         for _ in 0..1_000 {
-            if ready < lines(&home.join("ready.log")).len() {
+            if ready + children.len() <= lines(&home.join("ready.log")).len() {
                 break;
             }
             pause(Duration::from_millis(5));
         }
         // A spread of moments that no two rounds share: the multiplier is coprime to the modulus.
         pause(Duration::from_micros(500 + round * 7_919 % 40_000));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
     }
 
     let (workflows, scheduler) = open(&home);
@@ -224,10 +233,8 @@ fn check(workflows: &Workflows, home: &Path) {
         }
     }
     assert!(started.is_subset(&seen), "{:?}", started.difference(&seen));
-    assert!(
-        0 < completed,
-        "{completed} completed, {ambiguous} ambiguous"
-    );
+    println!("{completed} runs completed, {ambiguous} wait for a review");
+    assert!(0 < completed);
     let gaps: i64 = snapshot
         .sql()
         .prepare_cached(
