@@ -102,7 +102,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended.
-        let _ = self.0.kill();
+        drop(self.0.kill());
         drop(self.0.wait());
     }
 }
@@ -129,7 +129,7 @@ fn the_child() {
         .unwrap();
     let log = Arc::new(Log(log));
     std::thread::spawn(|| {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        drop(std::io::stdin().read_to_end(&mut Vec::new()));
         std::process::exit(1);
     });
     let task = std::env::var(TASK).unwrap();

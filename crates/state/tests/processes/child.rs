@@ -117,7 +117,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         // It may have ended by itself.
-        let _ = self.process.kill();
+        drop(self.process.kill());
         drop(self.process.wait());
     }
 }
