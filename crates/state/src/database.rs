@@ -84,6 +84,25 @@ impl Default for Options {
 /// A handle on an open database. Clones share it; the last one to go closes it after all queued commands have run.
 ///
 /// A handle belongs to the process that opened it. After a `fork`, the child's copy refuses to work and its drop touches nothing.
+///
+/// ```
+/// use holdpoint_state::testing::{TestStore, counter};
+/// use holdpoint_state::{Command, Outcome, StateError};
+///
+/// let store = TestStore::counters()?;
+/// counter::create(store.db(), "orders")?;
+/// // Several commands share one transaction when none waits for the one before it.
+/// let add = || Command::new(&counter::ADD, counter::resource("orders"));
+/// let tickets = [1, 2, 3].map(|amount| {
+///     store.db().submit(add(), move |change| {
+///         Ok::<_, StateError>(Outcome::Accepted(counter::increase(change, amount)?))
+///     })
+/// });
+/// let values: Vec<i64> = tickets.into_iter().map(|ticket| Ok(ticket?.wait()?.value)).collect::<Result<_, StateError>>()?;
+/// assert_eq!(values, [1, 3, 6]);
+/// assert_eq!(counter::value(&store.db().snapshot()?, "orders")?, Some(6));
+/// # Ok::<(), StateError>(())
+/// ```
 #[derive(Clone)]
 pub struct Database {
     handle: Arc<Handle>,

@@ -122,6 +122,18 @@ impl ReaderPool {
 /// A view of the database at one instant, that of its opening. It blocks nobody and can't write.
 ///
 /// Keep it short: the write-ahead log can't be reset past the oldest open snapshot.
+///
+/// ```
+/// use holdpoint_state::testing::{TestStore, counter};
+///
+/// let store = TestStore::counters()?;
+/// counter::create(store.db(), "orders")?;
+/// let before = store.db().snapshot()?;
+/// counter::add(store.db(), "orders", 5)?;
+/// assert_eq!(counter::value(&before, "orders")?, Some(0));
+/// assert_eq!(counter::value(&store.db().snapshot()?, "orders")?, Some(5));
+/// # Ok::<(), holdpoint_state::StateError>(())
+/// ```
 pub struct Snapshot<'a> {
     pool: &'a ReaderPool,
     shared: &'a Shared,

@@ -29,6 +29,15 @@ pub const INLINE_LIMIT_BYTES: usize = 1_024;
 pub const PART_BYTES: usize = 512 * 1024;
 
 /// Content that is ready to be stored: checked, measured and hashed.
+///
+/// ```
+/// use holdpoint_state::{Digest, Payload};
+///
+/// let payload = Payload::json(&serde_json::json!({ "b": 1.0, "a": [null] }))?;
+/// assert_eq!(payload.as_bytes(), br#"{"a":[null],"b":1}"#);
+/// assert_eq!(payload.digest(), Digest::of(payload.as_bytes()));
+/// # Ok::<(), holdpoint_state::StateError>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Payload {
     digest: Digest,

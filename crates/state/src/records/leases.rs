@@ -109,6 +109,28 @@ impl Owner {
 ///
 /// A claim knows on its own clock when its time is up, without the database: [`Claim::is_expired`]. That is a help to stop early,
 /// not a right to go on: every protected write compares owner, token, generation and expiry again.
+///
+/// ```
+/// use holdpoint_state::testing::{TestStore, counter};
+/// use holdpoint_state::{Actor, Owner, OwnerKind, StateError};
+///
+/// let store = TestStore::counters()?;
+/// counter::create(store.db(), "orders")?;
+/// let (orders, worker) = (counter::resource("orders"), Owner::new(OwnerKind::Host, "worker"));
+/// let claim = store.db().claim(orders.clone(), Actor::host("worker"), &worker, 30_000)?;
+/// // Nobody else has it now, and its time goes on by renewing it.
+/// let other = Owner::new(OwnerKind::Host, "other");
+/// let refused = store.db().claim(orders, Actor::host("other"), &other, 30_000);
+/// assert!(matches!(refused, Err(StateError::LeaseHeld { .. })));
+/// store.clock().advance(20_000);
+/// store.db().renew(&claim)?;
+/// assert_eq!(claim.remaining_ms(store.clock()), 30_000);
+/// // When the time is up, the claim says so without the database, and gives no right any more.
+/// store.clock().advance(30_000);
+/// assert!(claim.is_expired(store.clock()));
+/// assert!(matches!(store.db().renew(&claim), Err(StateError::ClaimLost { .. })));
+/// # Ok::<(), StateError>(())
+/// ```
 pub struct Claim {
     resource: Resource,
     owner: Owner,
