@@ -175,7 +175,8 @@ fn killed_processes_lose_nothing_and_repeat_nothing() {
         }
     }
     scheduler.stop(LONG);
-    check(&workflows, &home);
+    let (completed, ambiguous) = check(&workflows, &home);
+    println!("{completed} runs completed, {ambiguous} wait for a review");
 }
 
 /// Waits, as nothing that could be waited for is meant: a moment to be killed at, a lease that ends by itself.
@@ -183,7 +184,8 @@ fn pause(duration: Duration) {
     CancellationSignal::never().wait(duration);
 }
 
-fn check(workflows: &Workflows, home: &Path) {
+/// Looks at everything that is left; gives how many runs completed and how many wait for a review.
+fn check(workflows: &Workflows, home: &Path) -> (usize, usize) {
     let mut acts: BTreeMap<String, usize> = BTreeMap::new();
     for line in lines(&home.join("manual.log")) {
         *acts.entry(line).or_default() += 1;
@@ -233,7 +235,6 @@ fn check(workflows: &Workflows, home: &Path) {
         }
     }
     assert!(started.is_subset(&seen), "{:?}", started.difference(&seen));
-    println!("{completed} runs completed, {ambiguous} wait for a review");
     assert!(0 < completed);
     let gaps: i64 = snapshot
         .sql()
@@ -248,4 +249,5 @@ fn check(workflows: &Workflows, home: &Path) {
     drop(snapshot);
     let report = workflows.database().verify().unwrap();
     assert!(report.is_clean(), "{report:?}");
+    (completed, ambiguous)
 }
