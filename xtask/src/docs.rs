@@ -11,8 +11,12 @@ use std::path::{Path, PathBuf};
 
 use holdpoint_state::{Domain, Identity, Schema, StateError};
 
-/// The domains of the product, lowest first. A new domain crate adds its line here.
-const DOMAINS: &[Domain] = &[holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN];
+/// The domains of the product, lowest first.
+const DOMAINS: &[Domain] = &[
+    holdpoint_state::DOMAIN,
+    holdpoint_workflows::DOMAIN,
+    // new-domain: `cargo xtask new-domain` puts the line of a new domain above this one.
+];
 
 /// The pages could not be made or compared.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@ use xtask::ci::{self, Step};
 use xtask::docs;
 use xtask::lint::finding::{Format, render};
 use xtask::lint::{Workspace, floors};
+use xtask::new_domain;
 
 /// Something could not be run at all.
 const COULD_NOT_RUN: u8 = 2;
@@ -48,6 +49,14 @@ enum Verb {
         #[arg(long)]
         bless: bool,
     },
+    /// Write the crate of a new domain, with every room, its tests and its docs page, and register it.
+    NewDomain {
+        /// What the domain is called: lower-case, in the plural, such as file-locks.
+        name: String,
+        /// A workspace's folder or Cargo.toml; without it, the one around the current folder.
+        #[arg(long = "in", value_name = "PATH")]
+        workspace: Option<PathBuf>,
+    },
     /// Write docs/schema.md and docs/operations.md. Exit status with --check: 0 equal, 1 different.
     Docs {
         /// Write nothing; say which pages differ.
@@ -75,6 +84,7 @@ fn main() -> ExitCode {
             bless,
         } => run_lint(manifest_path.as_deref(), format, exceptions, bless),
         Verb::Docs { check } => run_docs(check),
+        Verb::NewDomain { name, workspace } => run_new_domain(&name, workspace),
     };
     result.unwrap_or_else(|error| {
         let mut text = format!("xtask: {error}");
@@ -134,6 +144,30 @@ fn run_lint(
     }
     write!(out, "{}", render(&report.findings, format))?;
     Ok(verdict(report.findings.is_empty()))
+}
+
+fn run_new_domain(name: &str, workspace: Option<PathBuf>) -> Result<ExitCode, Box<dyn Error>> {
+    let manifest = workspace.map(|path| {
+        if path.is_dir() {
+            path.join("Cargo.toml")
+        } else {
+            path
+        }
+    });
+    let made = new_domain::write(name, manifest.as_deref())?;
+    if made.has_pages {
+        new_domain::write_pages(&made)?;
+    }
+    let mut out = io::stdout().lock();
+    for file in &made.files {
+        writeln!(out, "new-domain: wrote {file}")?;
+    }
+    writeln!(
+        out,
+        "new-domain: {package} is ready; `cargo test -p {package}` passes. docs/EXTENDING.md says what comes next",
+        package = made.package
+    )?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_docs(check: bool) -> Result<ExitCode, Box<dyn Error>> {
