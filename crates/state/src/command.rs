@@ -176,6 +176,8 @@ pub struct Command {
     pub(crate) evidence: Option<Evidence>,
     pub(crate) payload: Option<Payload>,
     pub(crate) place: Place,
+    /// Whether the records rooms made it.
+    pub(crate) is_kernels: bool,
 }
 
 /// What the caller knows of where the resource's row is.
@@ -202,6 +204,9 @@ pub(crate) enum Expectation {
 
 impl Command {
     /// A command by the system actor on an existing resource at any revision; narrow it with the other methods.
+    ///
+    /// The operations of the shared records have functions of their own, such as [`Change::claim`] and
+    /// [`Change::reserve_effect`]; a command of this kind by one of them is refused.
     pub fn new(operation: &'static Operation, resource: Resource) -> Self {
         Self {
             operation,
@@ -211,6 +216,16 @@ impl Command {
             evidence: None,
             payload: None,
             place: Place::ByName,
+            is_kernels: false,
+        }
+    }
+
+    /// A command by an operation of the shared records. Only their rooms make one: its body is theirs, so that the event and the row
+    /// of a lease or an effect can't come apart.
+    pub(crate) fn of_kernel(operation: &'static Operation, resource: Resource) -> Self {
+        Self {
+            is_kernels: true,
+            ..Self::new(operation, resource)
         }
     }
 

@@ -276,7 +276,7 @@ impl Database {
         length_ms: i64,
     ) -> Result<Claim, StateError> {
         let owner = owner.clone();
-        let command = Command::new(&leases::CLAIM, resource).by(actor);
+        let command = Command::of_kernel(&leases::CLAIM, resource).by(actor);
         let receipt = self.commit(command, move |change| {
             Ok::<_, StateError>(Outcome::Accepted(change.claim(&owner, length_ms)?))
         })?;
@@ -289,7 +289,7 @@ impl Database {
     ///
     /// [`StateError::ClaimLost`]; an expired claim can't renew itself.
     pub fn renew(&self, claim: &Claim) -> Result<(), StateError> {
-        let command = Command::new(&leases::RENEW, claim.resource().clone()).holding(claim);
+        let command = Command::of_kernel(&leases::RENEW, claim.resource().clone()).holding(claim);
         self.commit(command, move |change| {
             change.renew()?;
             Ok::<_, StateError>(Outcome::Refused(()))
@@ -303,15 +303,23 @@ impl Database {
     ///
     /// [`StateError::ClaimLost`] when it is lost already.
     pub fn release(&self, claim: Claim, actor: Actor) -> Result<(), StateError> {
-        let command = Command::new(&leases::RELEASE, claim.resource().clone())
-            .by(actor)
-            .holding(&claim);
+        let command = Self::releasing(&claim, actor);
         drop(claim);
+        self.release_by(command)?;
+        Ok(())
+    }
+
+    pub(crate) fn releasing(claim: &Claim, actor: Actor) -> Command {
+        Command::of_kernel(&leases::RELEASE, claim.resource().clone())
+            .by(actor)
+            .holding(claim)
+    }
+
+    pub(crate) fn release_by(&self, command: Command) -> Result<Receipt<()>, StateError> {
         self.commit(command, move |change| {
             change.release()?;
             Ok::<_, StateError>(Outcome::Accepted(()))
-        })?;
-        Ok(())
+        })
     }
 
     /// Closes the database, for all its clones, and returns when every queued command has run. Commands that come later get

@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::{Clock, ManualClock};
+use crate::command::{Actor, Receipt};
 use crate::database::{Database, Options};
 use crate::error::StateError;
+use crate::records::leases::Claim;
 use crate::schema::{Domain, Identity, Schema};
 
 /// An instant at which test clocks start: 2026-01-01T00:00:00Z in epoch milliseconds.
@@ -123,6 +125,15 @@ impl Drop for TestStore {
         // A leftover in the temporary directory is no reason to fail a test.
         drop(std::fs::remove_dir_all(&self.directory));
     }
+}
+
+/// Gives a lease back and keeps the claim, which [`Database::release`] uses up: for tests of what a claim may still do then.
+///
+/// # Errors
+///
+/// As [`Database::release`].
+pub fn release_keeping(db: &Database, claim: &Claim) -> Result<Receipt<()>, StateError> {
+    db.release_by(Database::releasing(claim, Actor::system()))
 }
 
 /// How many callers wait for room in the writer's queue.

@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, Connection};
 use super::checks::{self, Permit};
 use super::{Actor, Command, Disposition, LeaseRule, Operation, Outcome, Receipt};
 use crate::clock::{Clock, MonotonicMillis, UnixMillis};
-use crate::database::guard::{KERNEL, StatementGuard};
+use crate::database::guard::{KERNEL, NOBODY, StatementGuard};
 use crate::error::{ClaimLostReason, StateError};
 use crate::id::Resource;
 use crate::records::blobs::Payload;
@@ -331,11 +331,12 @@ impl<'a> Change<'a> {
 
     /// Statements on the tables of the operation's domain. For store rooms only.
     pub fn sql(&self) -> Sql<'a> {
-        Sql::writing(
-            self.transaction.connection,
-            self.transaction.guard,
-            self.domain,
-        )
+        // Foreign code that meets a change of the kernel, such as a handler of an effect, must not get the kernel's own statements.
+        let domain = match self.domain {
+            KERNEL => NOBODY,
+            domain => domain,
+        };
+        Sql::writing(self.transaction.connection, self.transaction.guard, domain)
     }
 
     /// Touches another resource in the same transaction, by an operation of its own domain: its own checks, its own revision and its

@@ -5,6 +5,7 @@
 use super::change::{Sql, Transaction};
 use super::{ActorKind, Command, Expectation, LeaseRule, Operation, Place};
 use crate::clock::UnixMillis;
+use crate::database::guard::KERNEL;
 use crate::error::{ClaimLostReason, StateError};
 use crate::records::{leases, resources};
 
@@ -32,6 +33,13 @@ pub(super) fn check(
             operation: operation.name,
             problem: "no composed domain declares this operation".into(),
         })?;
+    if domain == KERNEL && !command.is_kernels {
+        return Err(StateError::Misuse {
+            operation: operation.name,
+            problem: "leases and effects change by their own functions, such as `Change::claim` and `Change::reserve_effect`"
+                .into(),
+        });
+    }
     if !transaction
         .schema
         .may_change(operation, domain, command.resource.kind())

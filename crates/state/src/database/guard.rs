@@ -21,7 +21,7 @@ pub(crate) const KERNEL: usize = 0;
 /// Transaction control and settings: the writer's own statements.
 const CONTROL: usize = usize::MAX;
 /// Nobody: everything that writes is refused.
-const NOBODY: usize = usize::MAX - 1;
+pub(crate) const NOBODY: usize = usize::MAX - 1;
 
 pub(crate) struct StatementGuard {
     schema: Schema,

@@ -376,6 +376,49 @@ fn commands_that_run_again_do_not_wait_one_after_the_other() {
     assert_eq!(submit(&db).unwrap().wait().unwrap().value, 2);
 }
 
+/// Sends a command when it is woken, as an executor might that polls on the thread that wakes it.
+struct Resubmit(Database, std::sync::Mutex<Option<Result<(), StateError>>>);
+
+impl Wake for Resubmit {
+    fn wake(self: Arc<Self>) {
+        *self.1.lock().unwrap() = Some(submit(&self.0).map(drop));
+    }
+}
+
+#[test]
+fn the_writer_does_not_wait_for_room_that_only_it_makes() {
+    let store = counters();
+    let db = Database::open_with(
+        store.path(),
+        store.schema(),
+        Options {
+            queue_capacity: 1,
+            batch_limit: 1,
+            busy_timeout_ms: 60_000,
+            ..store.options()
+        },
+    )
+    .unwrap();
+    let (go, held) = block(&db);
+    let resubmit = Arc::new(Resubmit(db.clone(), std::sync::Mutex::new(None)));
+    let waker = Waker::from(Arc::clone(&resubmit));
+    let mut held = pin!(held);
+    assert!(
+        held.as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    // The queue is full when the writer tells of the command that it runs.
+    let queued = submit(&db).unwrap();
+    drop(go);
+    assert_eq!(queued.wait().unwrap().value, 1);
+    let woken = resubmit.1.lock().unwrap().take();
+    assert!(
+        matches!(woken, Some(Err(StateError::Busy { waited_ms: 0 }))),
+        "{woken:?}"
+    );
+}
+
 /// A caller that is ready to wait for ever says so with the largest number there is.
 #[test]
 fn the_longest_timeout_is_a_timeout() {

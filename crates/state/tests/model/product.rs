@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use holdpoint_state::effects;
-use holdpoint_state::testing::{TestStore, counter};
+use holdpoint_state::testing::{TestStore, counter, release_keeping};
 use holdpoint_state::{
     Actor, Change, Claim, Command, Database, Disposition, EffectAttempt, EffectStart, EffectState,
     NewEffect, Outcome, Owner, OwnerKind, OwnerScope, Payload, Receipt, Settlement, StateError,
@@ -72,18 +72,7 @@ impl Kernel {
                 Ok(()) => "done".into(),
                 Err(error) => refusal(&error),
             },
-            Step::Release { claim } => {
-                let claim = &self.claims[claim];
-                let command = Command::new(
-                    &holdpoint_state::records::leases::RELEASE,
-                    claim.resource().clone(),
-                )
-                .holding(claim);
-                answer(self.db().commit(command, |change| {
-                    change.release()?;
-                    Ok(Outcome::Accepted(()))
-                }))
-            }
+            Step::Release { claim } => answer(release_keeping(self.db(), &self.claims[claim])),
             Step::HandOver {
                 claim,
                 to,

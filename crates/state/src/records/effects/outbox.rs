@@ -109,7 +109,7 @@ pub(crate) struct Held {
 
 /// The command of [`begin`].
 pub(crate) fn begin_command(candidate: &Candidate, taker: &Taker) -> Command {
-    Command::new(&BEGIN, resource(&candidate.effect_id))
+    Command::of_kernel(&BEGIN, resource(&candidate.effect_id))
         .by(taker.actor.clone())
         .at(Place::At(candidate.key))
 }
@@ -143,7 +143,7 @@ pub(crate) fn begin(
 
 /// The command of [`take_over`].
 pub(crate) fn take_over_command(candidate: &Candidate, taker: &Taker) -> Command {
-    Command::new(&leases::CLAIM, resource(&candidate.effect_id))
+    Command::of_kernel(&leases::CLAIM, resource(&candidate.effect_id))
         .by(taker.actor.clone())
         .at(Place::At(candidate.key))
 }
@@ -167,7 +167,7 @@ pub(crate) fn take_over(
 
 /// The command of [`apply_local`].
 pub(crate) fn apply_local_command(candidate: &Candidate, taker: &Taker) -> Command {
-    Command::new(&APPLY, resource(&candidate.effect_id))
+    Command::of_kernel(&APPLY, resource(&candidate.effect_id))
         .by(taker.actor.clone())
         .at(Place::At(candidate.key))
 }
@@ -202,7 +202,7 @@ pub(crate) fn apply_local(
 
 /// The command of [`settle`].
 pub(crate) fn settle_command(held: &Held, settlement: &Settlement, taker: &Taker) -> Command {
-    Command::new(target(settlement).0, resource(&held.attempt.effect_id))
+    Command::of_kernel(target(settlement).0, resource(&held.attempt.effect_id))
         .by(taker.actor.clone())
         .holding(&held.claim)
         .at(Place::At(held.attempt.key))

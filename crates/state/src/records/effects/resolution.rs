@@ -146,7 +146,7 @@ pub(crate) fn command(resolution: &Resolution) -> Result<Command, StateError> {
         });
     }
     Ok(
-        Command::new(resolution.operation(), resource(&resolution.effect_id))
+        Command::of_kernel(resolution.operation(), resource(&resolution.effect_id))
             .by(resolution.actor.clone())
             .recording(Payload::json(&resolution.facts()?)?),
     )

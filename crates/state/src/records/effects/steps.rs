@@ -63,7 +63,8 @@ impl Change<'_> {
         body: impl FnOnce(&mut Change<'_>, ResourceKey) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
         let generation = self.lease_generation();
-        let mut command = Command::new(operation, resource(effect_id)).by(self.actor().clone());
+        let mut command =
+            Command::of_kernel(operation, resource(effect_id)).by(self.actor().clone());
         command = match key {
             Some(key) => command.at(Place::At(key)),
             None => command.creating().at(Place::Absent),
