@@ -48,7 +48,7 @@ impl Output {
     /// Writes text and a line break; nothing in JSON mode.
     pub(crate) fn line(self, text: impl Display) {
         if !self.json {
-            self.raw(&format!("{}\n", text::block(&text.to_string())));
+            write_out(&format!("{}\n", text::block(&text.to_string())));
         }
     }
 
@@ -60,21 +60,21 @@ impl Output {
                     action: "writing the document".to_owned(),
                     source: error.into(),
                 })?;
-            self.raw(&format!("{}\n", text::escape_in_json(&text)));
+            write_out(&format!("{}\n", text::escape_in_json(&text)));
         }
         Ok(())
     }
 
     /// Writes a document that is the command's whole output in both modes, such as a schema.
-    pub(crate) fn file(self, text: &str) {
-        self.raw(&text::block(text));
+    pub(crate) fn file(text: &str) {
+        write_out(&text::block(text));
     }
 
     /// Writes an error: a document in JSON mode, otherwise lines on standard error.
     pub(crate) fn error(self, error: &CommandError) {
         if self.json {
             let document = json::error(error);
-            self.raw(&format!(
+            write_out(&format!(
                 "{}\n",
                 text::escape_in_json(&format!("{document:#}"))
             ));
@@ -95,17 +95,19 @@ impl Output {
         drop(io::stderr().lock().write_all(said.as_bytes()));
     }
 
-    /// Writes a note about the command itself, such as what Ctrl-C does now.
+    /// Writes a note about the command itself, such as what Ctrl-C does now; nothing in JSON mode.
     pub(crate) fn note(self, text: impl Display) {
-        let text = text::block(&text.to_string()).into_owned();
-        drop(writeln!(io::stderr().lock(), "{text}"));
+        if !self.json {
+            let text = text::block(&text.to_string()).into_owned();
+            drop(writeln!(io::stderr().lock(), "{text}"));
+        }
     }
+}
 
-    /// Writes characters that this room made or has made inert.
-    fn raw(self, inert: &str) {
-        let mut stdout = io::stdout().lock();
-        // A reader that went away, such as `head`, has seen what it wanted.
-        drop(stdout.write_all(inert.as_bytes()));
-        drop(stdout.flush());
-    }
+/// Writes characters that this room made or has made inert.
+fn write_out(inert: &str) {
+    let mut stdout = io::stdout().lock();
+    // A reader that went away, such as `head`, has seen what it wanted.
+    drop(stdout.write_all(inert.as_bytes()));
+    drop(stdout.flush());
 }

@@ -14,7 +14,7 @@ pub(super) fn schema(context: &Context) -> Result<ExitStatus, CommandError> {
     if context.output.is_json() {
         context.output.document(&schema)?;
     } else {
-        context.output.file(&format!("{schema:#}\n"));
+        Output::file(&format!("{schema:#}\n"));
     }
     Ok(ExitStatus::Done)
 }
@@ -31,7 +31,7 @@ pub(super) fn completions(
         let document = json!({ "shell": args.shell.to_string(), "script": script });
         context.output.document(&document)?;
     } else {
-        context.output.file(&script);
+        Output::file(&script);
     }
     Ok(ExitStatus::Done)
 }
@@ -56,7 +56,7 @@ pub(super) fn arguments(output: Output, error: &clap::Error) -> ExitStatus {
     let text = error.to_string();
     match error.kind() {
         ErrorKind::DisplayHelp => {
-            output.file(&text);
+            Output::file(&text);
             ExitStatus::Done
         }
         _ if output.is_json() => {

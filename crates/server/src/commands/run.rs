@@ -26,6 +26,10 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         Some(text) => value::read("input", text)?,
         None => json!({}),
     };
+    // Told before a store is made for it; the start does it again for what is stored.
+    if let Err(error) = file.definition.normalize_input(input.clone()) {
+        return Err(CommandError::input("input", error.to_string()));
+    }
     let mut start = Start::from_source(&file.definition, file.source.clone(), input)
         .options(home::launch_options()?)
         .by(actor());

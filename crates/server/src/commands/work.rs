@@ -7,7 +7,7 @@ use std::time::Duration;
 use holdpoint_workflows::model::RunStatus;
 use holdpoint_workflows::views::{DisplayStatus, Filter};
 use holdpoint_workflows::{RunId, Workflows};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Context;
 use crate::cli::WorkArgs;
@@ -130,9 +130,16 @@ impl Elsewhere {
 fn show(context: &Context, batch: Vec<holdpoint_state::Event>, touched: &mut BTreeSet<String>) {
     for event in batch {
         if event.resource_type == "run" {
-            context
-                .output
-                .line(format!("{} {}", event.resource_key, event.event_type));
+            let payload = event.payload.as_deref().unwrap_or_default();
+            let payload: Value = serde_json::from_slice(payload).unwrap_or_default();
+            let node = payload.get("nodeId").and_then(Value::as_str);
+            context.output.line(format!(
+                "{} {}{}{}",
+                event.resource_key,
+                event.event_type,
+                if node.is_some() { " " } else { "" },
+                node.unwrap_or_default()
+            ));
             touched.insert(event.resource_key);
         }
     }

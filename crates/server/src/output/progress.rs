@@ -1,6 +1,6 @@
 //! A run while it goes on: finished nodes as lines, and on a terminal one live line with the present node and its time.
 
-use std::io::{self, Write as _};
+use std::io;
 
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_workflows::routing::NodeOutcome;
@@ -93,14 +93,13 @@ impl Progress {
         self.live = true;
         // The sequence is this program's own: back to the first column, and clear the line.
         let line = text::fit(&format!("  {sign}    {at}"), columns);
-        self.output.raw(&format!("\r\u{1b}[2K{line}"));
+        super::write_out(&format!("\r\u{1b}[2K{line}"));
     }
 
     /// Takes the live line away, so that other text can be written.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.live) {
-            self.output.raw("\r\u{1b}[2K");
-            drop(io::stdout().lock().flush());
+            super::write_out("\r\u{1b}[2K");
         }
     }
 }

@@ -141,7 +141,17 @@ mod tests {
             "two\nlines\tand a tab",
         ];
         let shown: Vec<String> = hostile.iter().map(|text| line(text).into_owned()).collect();
-        insta::assert_snapshot!(shown.join("\n"), @"");
+        insta::assert_snapshot!(shown.join("\n"), @r#"
+␛]0;owned␇
+␛[2J␛[H
+‹U+009B›31m
+a␍b
+abc‹U+202E›cba
+zero‹U+200B›width
+␡
+‹U+E0041›tag
+two␊lines␉and a tab
+"#);
         assert_eq!(block("a\n\tb"), "a\n\tb");
         assert!(matches!(line("plain ü 日本 👍\u{fe0f}"), Cow::Borrowed(_)));
         for c in '\0'..='\u{10ffff}' {

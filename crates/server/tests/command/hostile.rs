@@ -1,0 +1,130 @@
+//! Case 98: text that drives the terminal. None of it may reach a terminal raw, whichever way it comes.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use crate::support::Home;
+
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\r";
+
+/// Nothing but line breaks and tabs may drive the terminal.
+fn assert_inert(what: &str, text: &str) {
+    let hazard = text.chars().find(|c| {
+        (c.is_control() && !matches!(c, '\n' | '\t'))
+            || ('\u{202a}'..='\u{202e}').contains(c)
+            || ('\u{200b}'..='\u{200f}').contains(c)
+    });
+    assert_eq!(hazard, None, "{what}: {text:?}");
+}
+
+fn check(home: &Home, args: &[&str]) -> String {
+    let done = home.run(args);
+    assert_inert(&format!("{args:?}"), &done.stdout);
+    assert_inert(&format!("{args:?}"), &done.stderr);
+    let json = home.run(&[&["--json"], args].concat());
+    assert_inert(&format!("{args:?} --json"), &json.stdout);
+    serde_json::from_str::<serde_json::Value>(&json.stdout).unwrap();
+    done.stdout + &done.stderr
+}
+
+#[test]
+fn case_098_titles_outputs_errors_requests_and_answers() {
+    // YAML refuses such characters as they are, so that only an escape brings them in.
+    let mut escaped = String::new();
+    for c in HOSTILE.chars() {
+        let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+    }
+    let hostile = format!("\"{escaped}\"");
+    let home = Home::with(
+        "evil.workflow.yaml",
+        &format!(
+            r"
+name: evil
+title: {{ jq: '{hostile}' }}
+startAt: out
+nodes:
+  out:
+    statusDetail: {hostile}
+    compute: {{ jq: '{{ text: {hostile} }}' }}
+  ask:
+    checkpoint:
+      summary: {hostile}
+      request: {{ text: {{ jq: $outputs.out.text }} }}
+  fail:
+    compute: {{ jq: 'error({hostile})' }}
+edges:
+  - {{ from: out, to: ask }}
+  - {{ from: ask, to: fail }}
+"
+        ),
+    );
+    let said = check(&home, &["run", "evil.workflow.yaml", "--key", HOSTILE]);
+    assert!(
+        said.contains("␛]0;owned␇␛[2J‹U+009B›31m‹U+202E›‹U+200B›␍"),
+        "{said}"
+    );
+    let run = home.newest();
+    check(&home, &["list"]);
+    check(&home, &["show", &run]);
+    check(&home, &["explain", &run]);
+    check(&home, &["answer", &run, &hostile]);
+    check(&home, &["work", "--until-idle"]);
+    check(&home, &["show", &run]);
+    check(&home, &["explain", &run]);
+    check(&home, &["effects", "list", "--all"]);
+    check(&home, &["state", "status"]);
+}
+
+#[test]
+fn case_098_arguments_and_file_names() {
+    let home = Home::new();
+    check(&home, &["show", HOSTILE]);
+    check(&home, &[HOSTILE]);
+    check(&home, &["run", HOSTILE]);
+    check(&home, &["list", "--status", HOSTILE]);
+    check(&home, &["run", &format!("./{HOSTILE}.workflow.yaml")]);
+    home.write(&format!("{HOSTILE}.workflow.yaml"), "nothing: here\n");
+    check(&home, &["run", &format!("./{HOSTILE}.workflow.yaml")]);
+    home.write(
+        &format!("{HOSTILE}.workflow.yaml"),
+        "name: one\nstartAt: a\nnodes: { a: { compute: 1 } }\nedges: []\n",
+    );
+    check(&home, &["run", &format!("./{HOSTILE}.workflow.yaml")]);
+    check(&home, &["show", &home.newest()]);
+    check(&home, &["state", "backup", &format!("{HOSTILE}.sqlite")]);
+}
+
+#[test]
+fn case_098_subjects_of_the_git_history() {
+    let home = Home::with(
+        "release-notes.workflow.yaml",
+        include_str!("../../../../examples/release-notes.workflow.yaml"),
+    );
+    let git = |args: &[&str]| {
+        let made = Command::new("git")
+            .args([
+                "-c",
+                "user.name=t",
+                "-c",
+                "user.email=t@example.invalid",
+                "-c",
+                "commit.gpgsign=false",
+            ])
+            .args(args)
+            .current_dir(home.work())
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+    };
+    git(&["init", "-q"]);
+    git(&[
+        "commit",
+        "-q",
+        "--allow-empty",
+        "-m",
+        &format!("area: {HOSTILE}text"),
+    ]);
+    let said = check(&home, &["run", "release-notes.workflow.yaml"]);
+    assert!(said.contains("␛]0;owned"), "{said}");
+}

@@ -1,0 +1,19 @@
+//! The `holdpoint` binary in temporary homes: what it prints, how it exits, and what it leaves behind when it is killed.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test fails by panicking, and says what it skips"
+)]
+
+mod documents;
+mod effects;
+mod hostile;
+mod interrupts;
+mod runs;
+mod shapes;
+mod statuses;
+mod store;
+mod support;
+mod terminal;

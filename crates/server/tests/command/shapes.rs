@@ -1,0 +1,93 @@
+//! The shape of every document, and that docs/COMMAND.md names each of its members.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::documents::documentation;
+use crate::support::{ASK, Home, shape};
+
+#[test]
+fn every_document_has_its_shape_and_its_members_are_documented() {
+    let home = Home::with("ask.workflow.yaml", ASK);
+    let backup = home.work().join("copy.sqlite");
+    let backup = backup.to_str().unwrap();
+    let mut shapes = BTreeMap::new();
+    let mut note = |name: &str, args: &[&str]| {
+        let (_, document) = home.json(args);
+        shapes.insert(name.to_owned(), shape(&document));
+        document
+    };
+    note("--version", &["--version"]);
+    note("error", &["show", "nobody"]);
+    note("run", &["run", "ask.workflow.yaml"]);
+    let run = home.newest();
+    note("error with resource", &["cancel", &run, "--expect", "1"]);
+    note("list", &["list"]);
+    note("explain", &["explain", &run]);
+    note("pause", &["pause", &run]);
+    note("resume", &["resume", &run]);
+    note("answer", &["answer", &run, "1"]);
+    note("work", &["work", "--until-idle"]);
+    note("show", &["show", &run]);
+    note("restart", &["restart", &run]);
+    note("cancel", &["cancel", &home.newest()]);
+    let mut status = note("state status", &["state", "status"]);
+    note("state doctor", &["state", "doctor"]);
+    note("state backup", &["state", "backup", backup]);
+    note("state verify", &["state", "verify"]);
+    note("state restore", &["state", "restore", backup]);
+    note("effects list", &["effects", "list", "--all"]);
+    note("completions", &["completions", "bash"]);
+
+    // Tables are a matter of the schema, not of this document.
+    status["rows"].take();
+    for shape in shapes.values_mut() {
+        if let Some(rows) = shape.pointer_mut("/rows").or(None) {
+            *rows = json!("table: number");
+        }
+        if let Some(rows) = shape.pointer_mut("/status/rows") {
+            *rows = json!("table: number");
+        }
+    }
+    insta::assert_json_snapshot!(shapes);
+
+    let documentation = documentation();
+    let mut missing = Vec::new();
+    for (name, shape) in &shapes {
+        members(shape, &mut |member| {
+            if !documentation.contains(&format!("`{member}`")) {
+                missing.push(format!("{name}: {member}"));
+            }
+        });
+    }
+    assert_eq!(
+        missing, [""; 0],
+        "docs/COMMAND.md does not name these members"
+    );
+}
+
+/// Every member, but not those of the workflow's own values.
+fn members(shape: &Value, see: &mut impl FnMut(&str)) {
+    match shape {
+        Value::Object(found) => {
+            for (name, value) in found {
+                see(name);
+                let own = [
+                    "input",
+                    "outputs",
+                    "results",
+                    "finalOutput",
+                    "contract",
+                    "output",
+                    "receipt",
+                ];
+                if !own.contains(&name.as_str()) {
+                    members(value, see);
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| members(item, see)),
+        _ => {}
+    }
+}
