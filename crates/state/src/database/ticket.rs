@@ -283,3 +283,32 @@ pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "a value that is not text".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{LeaseRule, Operation};
+    use crate::database::queue::Queue;
+    use crate::id::Resource;
+
+    const NOTHING: Operation = Operation {
+        name: "nothing.do",
+        event: "nothing.done",
+        resource: "nothing",
+        summary: "Does nothing.",
+        actors: &[],
+        lease: LeaseRule::NotRequired,
+        from: &[],
+        to: &[],
+    };
+
+    #[test]
+    fn a_job_that_nobody_runs_tells_its_caller() {
+        let command = Command::new(&NOTHING, Resource::new("nothing", "n"));
+        let (ticket, job) = pair(Queue::new(1).id(), command, |_| {
+            Ok::<_, StateError>(Outcome::Accepted(()))
+        });
+        drop(job);
+        assert!(matches!(ticket.wait(), Err(StateError::Closed)));
+    }
+}

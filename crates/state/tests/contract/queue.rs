@@ -310,6 +310,28 @@ fn a_body_that_would_wait_for_itself_is_told_so() {
     // The queued command ran all the same.
     assert_eq!(submit(store.db()).unwrap().wait().unwrap().value, 2);
 
+    // Nor by polling one: nobody would wake it.
+    let (go, held) = block(store.db());
+    let (send, receive) = mpsc::channel::<Ticket<i64, StateError>>();
+    let polls = store
+        .db()
+        .submit(add(), move |_| {
+            let mut ticket = pin!(receive.recv().unwrap());
+            match ticket
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+            {
+                Poll::Ready(result) => result.map(|_| Outcome::Accepted(())),
+                Poll::Pending => Ok(Outcome::Accepted(())),
+            }
+        })
+        .unwrap();
+    send.send(submit(store.db()).unwrap()).unwrap();
+    drop(go);
+    held.wait().unwrap();
+    let error = polls.wait().unwrap_err();
+    assert!(matches!(error, StateError::Misuse { .. }), "{error:?}");
+
     // Another database may be asked: the body waits for another writer.
     let other = counters();
     let elsewhere = other.db().clone();
