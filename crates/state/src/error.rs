@@ -41,6 +41,14 @@ pub enum StateError {
         /// When the present lease ends unless it is renewed.
         expires_at: UnixMillis,
     },
+    /// It is too early: what was asked for may not begin before an instant that was set with it. Ask again then.
+    #[error("{resource} may not begin before {due_at} (epoch ms); ask again then")]
+    NotDue {
+        /// What was to begin.
+        resource: Resource,
+        /// The instant from which it may.
+        due_at: UnixMillis,
+    },
     /// The operation is not for this kind of actor. Nothing will change that.
     #[error("{operation} is not for the actor kind {actor}")]
     ActorDenied {
@@ -402,7 +410,11 @@ impl StateError {
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Busy { .. } | Self::InUse { .. } | Self::DiskFull { .. } | Self::LeaseHeld { .. }
+            Self::Busy { .. }
+                | Self::InUse { .. }
+                | Self::DiskFull { .. }
+                | Self::LeaseHeld { .. }
+                | Self::NotDue { .. }
         )
     }
 
@@ -443,6 +455,7 @@ impl StateError {
             Self::StaleRevision { .. } => "staleRevision",
             Self::ClaimLost { .. } => "claimLost",
             Self::LeaseHeld { .. } => "leaseHeld",
+            Self::NotDue { .. } => "notDue",
             Self::ActorDenied { .. } => "actorDenied",
             Self::InvalidTransition { .. } => "invalidTransition",
             Self::Conflict { .. } => "conflict",

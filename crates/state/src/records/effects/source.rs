@@ -50,7 +50,8 @@ impl Change<'_> {
     ///
     /// # Errors
     ///
-    /// [`StateError::ClaimLost`] without the lease; otherwise as [`Change::reserve_effect`]. Nothing was written.
+    /// [`StateError::ClaimLost`] without the lease, [`StateError::NotDue`] before the instant that the effect or its last
+    /// settlement set; otherwise as [`Change::reserve_effect`]. Nothing was written.
     pub fn begin_effect(&mut self, effect: &NewEffect) -> Result<EffectStart, StateError> {
         self.check_new_effect(effect)?;
         if effect.ordering_key.is_some() {
@@ -72,6 +73,7 @@ impl Change<'_> {
         let owner = self.source_owner()?;
         let effect_id = effect.id(self.resource());
         let Some(row) = self.same_effect(effect)? else {
+            self.check_due(&effect_id, effect.due_at)?;
             let key = self.insert_effect(&effect_id, effect, Some(&owner))?;
             return Ok(EffectStart::Execute(EffectAttempt {
                 effect_id,
@@ -83,6 +85,7 @@ impl Change<'_> {
         let due_again = row.next_attempt_at.is_some_and(|at| at <= self.now());
         Ok(match row.state {
             EffectState::Pending => {
+                self.check_due(&effect_id, row.next_attempt_at)?;
                 let operation = match row.scope {
                     OwnerScope::Run | OwnerScope::Controller => &RETRY,
                     OwnerScope::Channel | OwnerScope::System => &BEGIN,

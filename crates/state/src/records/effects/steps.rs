@@ -31,7 +31,7 @@ impl Change<'_> {
 
     pub(super) fn same_effect(&self, effect: &NewEffect) -> Result<Option<EffectRow>, StateError> {
         match self.existing_key() {
-            Some(source) => store::find_same(&self.kernel_sql(), source, effect),
+            Some(source) => store::find_same(&self.kernel_sql(), source, self.resource(), effect),
             None => Ok(None),
         }
     }
@@ -360,6 +360,21 @@ impl Change<'_> {
             resource: resource(&row.effect_id),
             winner,
         })
+    }
+
+    /// Nobody begins an attempt within the back-off of the one before, whoever made that (effects reference, section 11).
+    pub(super) fn check_due(
+        &self,
+        effect_id: &EffectId,
+        due_at: Option<UnixMillis>,
+    ) -> Result<(), StateError> {
+        match due_at {
+            Some(due_at) if self.now() < due_at => Err(StateError::NotDue {
+                resource: resource(effect_id),
+                due_at,
+            }),
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn check_source(&self, row: &EffectRow) -> Result<(), StateError> {

@@ -8,7 +8,7 @@ use super::model::{EffectIdentity, EffectState, NewEffect, OwnerScope, resource}
 use crate::clock::UnixMillis;
 use crate::command::Sql;
 use crate::error::StateError;
-use crate::id::{Digest, EffectId};
+use crate::id::{Digest, EffectId, Resource};
 use crate::records::blobs::{self, JSON, Payload};
 use crate::records::resources::{
     self, AggregateKey, ResourceKey, StoredKey, expect_one, sql_integer,
@@ -75,8 +75,14 @@ pub(super) fn fetch(sql: &Sql<'_>, key: ResourceKey) -> Result<Option<EffectRow>
 pub(super) fn find_same(
     sql: &Sql<'_>,
     source: ResourceKey,
+    source_name: &Resource,
     effect: &NewEffect,
 ) -> Result<Option<EffectRow>, StateError> {
+    let id = effect.id(source_name);
+    if matches!(effect.identity, EffectIdentity::Natural(_)) && effect.key != id.as_str() {
+        // The key is not a part of what the id is derived from, so that another key does not make another effect.
+        return find_among(sql, source, &id);
+    }
     let effect_type = match effect.identity {
         EffectIdentity::SourceTypeKey | EffectIdentity::Natural(_) => Some(&effect.effect_type),
         EffectIdentity::SourceKey => None,
@@ -99,20 +105,31 @@ pub(super) fn find(
     source: Option<ResourceKey>,
     id: &EffectId,
 ) -> Result<Option<EffectRow>, StateError> {
-    let resource = resource(id);
-    let near = sql
-        .prepare_cached(select_rows!(
-            "WHERE e.source_key = ?1 AND r.aggregate_key = ?2"
-        ))?
-        .query_row((source, StoredKey::of(&resource)), effect_row)
-        .optional()?;
+    let near = match source {
+        Some(source) => find_among(sql, source, id)?,
+        None => None,
+    };
     match near {
         Some(row) => Ok(Some(row)),
-        None => match resources::fetch(sql, &resource)? {
+        None => match resources::fetch(sql, &resource(id))? {
             Some(found) => fetch(sql, found.key),
             None => Ok(None),
         },
     }
+}
+
+/// The effect of that id among those of `source`, which an index finds.
+fn find_among(
+    sql: &Sql<'_>,
+    source: ResourceKey,
+    id: &EffectId,
+) -> Result<Option<EffectRow>, StateError> {
+    sql.prepare_cached(select_rows!(
+        "WHERE e.source_key = ?1 AND r.aggregate_key = ?2"
+    ))?
+    .query_row((source, StoredKey::of(&resource(id))), effect_row)
+    .optional()
+    .map_err(StateError::from)
 }
 
 /// The open and the ambiguous effects of a source, in the order of their creation.
