@@ -6,6 +6,7 @@
 
 mod change;
 mod checks;
+mod sql;
 
 use std::fmt;
 
@@ -14,8 +15,9 @@ use crate::records::blobs::Payload;
 use crate::records::leases::{Claim, Evidence};
 use crate::records::resources::ResourceKey;
 
-pub use change::{Change, Sql, Touched};
+pub use change::{Change, Touched};
 pub(crate) use change::{Transaction, run_command};
+pub use sql::Sql;
 
 /// One named transition of a domain: data, so that it can be printed, tested and checked in one place.
 #[derive(Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //!
 //! They only read, so that a command which fails here leaves no trace and needs no savepoint.
 
-use super::change::{Sql, Transaction};
+use super::change::Transaction;
+use super::sql::Sql;
 use super::{ActorKind, Command, Expectation, LeaseRule, Operation, Place};
 use crate::clock::UnixMillis;
 use crate::database::guard::KERNEL;
