@@ -20,7 +20,7 @@ use holdpoint_workflows::{RunId, Workflows};
 use crate::cli::{Cli, EffectsVerb, StateVerb, Verb};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
-use crate::output::Output;
+use crate::output::{Output, log};
 
 /// What every verb has.
 pub(crate) struct Context {
@@ -92,6 +92,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitStatus {
         Err(error) => return documents::arguments(output, &error),
     };
     let output = Output::new(cli.json);
+    log::show();
     let context = Context { cli, output };
     match verb(&context) {
         Ok(status) => status,

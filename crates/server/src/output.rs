@@ -5,6 +5,7 @@
 //! said.
 
 pub(crate) mod json;
+pub(crate) mod log;
 pub(crate) mod progress;
 pub(crate) mod text;
 

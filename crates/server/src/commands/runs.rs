@@ -10,7 +10,7 @@ use super::Context;
 use crate::cli::ListArgs;
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
-use crate::output::json::Run;
+use crate::output::json::{Explained, Run};
 use crate::output::text;
 
 /// `list`. A store that is not there yet has no runs.
@@ -209,8 +209,14 @@ pub(super) fn question(view: &RunView) -> String {
 /// `explain RUN`.
 pub(super) fn explain(context: &Context, run: &str) -> Result<ExitStatus, CommandError> {
     let run = Context::run_id(run)?;
-    let explanation = context.workflows()?.explain(&run)?;
-    context.output.document(&explanation)?;
+    let workflows = context.workflows()?;
+    let explanation = workflows.explain(&run)?;
+    let options = workflows.launch_options(&run)?;
+    let directory = home::directory_of(&options);
+    context.output.document(&Explained {
+        explanation: &explanation,
+        working_directory: directory,
+    })?;
     let mut told = String::new();
     let mut row = |name: &str, value: &str| {
         let _ = writeln!(told, "{name:<11} {}", text::line(value));
@@ -239,6 +245,14 @@ pub(super) fn explain(context: &Context, run: &str) -> Result<ExitStatus, Comman
     row("reason", &explanation.reason);
     if let Some(error) = &explanation.last_error {
         row("last error", error);
+    }
+    if let Some(directory) = directory {
+        let there = if home::is_at_home(&options) {
+            ""
+        } else {
+            " (it is executed there only)"
+        };
+        row("directory", &format!("{directory}{there}"));
     }
     context.output.line(told.trim_end());
     Ok(ExitStatus::Done)

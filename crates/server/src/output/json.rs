@@ -3,7 +3,7 @@
 //! Every shape is stable: members are added, never renamed or removed.
 
 use holdpoint_workflows::RunId;
-use holdpoint_workflows::views::{DisplayStatus, RunView};
+use holdpoint_workflows::views::{DisplayStatus, Explanation, RunView};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,6 +33,16 @@ impl<'a> Run<'a> {
             adopted: None,
         }
     }
+}
+
+/// Why a run stands where it stands.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Explained<'a> {
+    #[serde(flatten)]
+    pub(crate) explanation: &'a Explanation,
+    /// The directory that the run is executed in; none when it was not started by this command.
+    pub(crate) working_directory: Option<&'a str>,
 }
 
 /// What became of a command on a run.

@@ -180,6 +180,22 @@ fn status_5_busy() {
     assert_eq!(running.end().status, 0);
 }
 
+/// Another program that holds the right to write: the wait is bounded by the setting, and nothing is written.
+#[test]
+fn status_5_the_wait_for_another_writer_is_bounded() {
+    let home = Home::with("ask.workflow.yaml", ASK);
+    let run = home.asking("ask.workflow.yaml");
+    let mut lock = home.store().into_os_string();
+    lock.push(".work-lock");
+    let lock = std::fs::File::open(lock).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let args = ["--busy-timeout-ms", "100", "cancel", run.as_str()];
+    check(&home, &args, 5, "busy");
+    assert_eq!(home.ok(&["show", &run])["displayStatus"], "waiting");
+    drop(lock);
+    home.ok(&args);
+}
+
 #[test]
 fn status_6_the_store_was_refused() {
     let home = Home::with("ask.workflow.yaml", ASK);
