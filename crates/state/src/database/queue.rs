@@ -248,3 +248,55 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Transaction;
+    use crate::database::ticket::JobState;
+
+    struct Named(&'static str);
+
+    impl Job for Named {
+        fn run(&mut self, _: &Transaction<'_>) -> JobState {
+            JobState::Done
+        }
+
+        fn finish(self: Box<Self>) {}
+
+        fn fail(self: Box<Self>, _: StateError) {}
+
+        fn operation(&self) -> &'static str {
+            self.0
+        }
+    }
+
+    #[test]
+    fn who_comes_late_does_not_get_the_place_of_who_waits() {
+        let queue = Queue::new(1);
+        let push = |name| queue.push(Box::new(Named(name)), 60_000).unwrap();
+        let next = || queue.pop().unwrap().job.operation();
+        push("first");
+        std::thread::scope(|scope| {
+            scope.spawn(|| push("waits"));
+            while queue.lock().waiting.is_empty() {
+                std::thread::yield_now();
+            }
+            // Makes room and asks for it at once, before whoever waits has woken.
+            scope.spawn(|| {
+                assert_eq!(next(), "first");
+                push("late");
+            });
+            while queue
+                .lock()
+                .jobs
+                .iter()
+                .any(|queued| queued.job.operation() == "first")
+            {
+                std::thread::yield_now();
+            }
+            assert_eq!(next(), "waits");
+            assert_eq!(next(), "late");
+        });
+    }
+}

@@ -454,3 +454,19 @@ fn the_longest_timeout_is_a_timeout() {
     let mut follower = db.follow_events(0).unwrap();
     assert_eq!(follower.next_batch(u64::MAX).unwrap().len(), 2);
 }
+
+/// The thread that waits for the turnstile in a handle's place gives back what comes too late.
+#[test]
+fn a_wait_that_was_given_up_blocks_nobody() {
+    let store = counters();
+    let (go, held) = block(store.db());
+    let impatient = small_queue(&store, 2, 50);
+    let busy = submit(&impatient).unwrap().wait();
+    assert!(matches!(busy, Err(StateError::Busy { .. })), "{busy:?}");
+    drop(go);
+    held.wait().unwrap();
+    // The impatient handle is open still, and idle.
+    let other = store.open().unwrap();
+    assert_eq!(submit(&other).unwrap().wait().unwrap().value, 1);
+    assert_eq!(submit(&impatient).unwrap().wait().unwrap().value, 2);
+}
