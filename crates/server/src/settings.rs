@@ -12,37 +12,37 @@ use holdpoint_workflows::SchedulerOptions;
 #[command(next_help_heading = "Settings")]
 pub(crate) struct Settings {
     /// How long a command waits for other processes, in milliseconds.
-    #[arg(long, global = true, env = "HOLDPOINT_BUSY_TIMEOUT_MS", value_name = "MS", default_value_t = 5_000,
+    #[arg(long, global = true, env = "HOLDPOINT_BUSY_TIMEOUT_MS", hide_env_values = true, value_name = "MS", default_value_t = 5_000,
           value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub(crate) busy_timeout_ms: u64,
 
     /// How long a claim on a run lasts without a renewal, in milliseconds.
-    #[arg(long, global = true, env = "HOLDPOINT_LEASE_MS", value_name = "MS", default_value_t = 30_000,
+    #[arg(long, global = true, env = "HOLDPOINT_LEASE_MS", hide_env_values = true, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(i64).range(100..=86_400_000))]
     pub(crate) lease_ms: i64,
 
     /// How often the store is searched for work that others left, in milliseconds.
-    #[arg(long, global = true, env = "HOLDPOINT_SWEEP_INTERVAL_MS", value_name = "MS", default_value_t = 2_000,
+    #[arg(long, global = true, env = "HOLDPOINT_SWEEP_INTERVAL_MS", hide_env_values = true, value_name = "MS", default_value_t = 2_000,
           value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
     pub(crate) sweep_interval_ms: u64,
 
     /// How many runs are executed at once.
-    #[arg(long, global = true, env = "HOLDPOINT_WORKERS", value_name = "N", default_value_t = 4,
+    #[arg(long, global = true, env = "HOLDPOINT_WORKERS", hide_env_values = true, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,
 
     /// How long a run that could not be taken up is left alone, in milliseconds; it doubles with each error.
-    #[arg(long, global = true, env = "HOLDPOINT_BACK_OFF_MS", value_name = "MS", default_value_t = 1_000,
+    #[arg(long, global = true, env = "HOLDPOINT_BACK_OFF_MS", hide_env_values = true, value_name = "MS", default_value_t = 1_000,
           value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
     pub(crate) back_off_ms: u32,
 
     /// The longest such time, in milliseconds.
-    #[arg(long, global = true, env = "HOLDPOINT_BACK_OFF_MAX_MS", value_name = "MS", default_value_t = 60_000,
+    #[arg(long, global = true, env = "HOLDPOINT_BACK_OFF_MAX_MS", hide_env_values = true, value_name = "MS", default_value_t = 60_000,
           value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) back_off_max_ms: u32,
 
     /// How long Ctrl-C lets a node come to its end before it is told to stop, in milliseconds.
-    #[arg(long, global = true, env = "HOLDPOINT_STOP_PATIENCE_MS", value_name = "MS", default_value_t = 30_000,
+    #[arg(long, global = true, env = "HOLDPOINT_STOP_PATIENCE_MS", hide_env_values = true, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
     pub(crate) stop_patience_ms: u64,
 }

@@ -6,12 +6,16 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use holdpoint_state::Database;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::error::ExitStatus;
+
+/// How long stopping at once waits for the store.
+const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Whether somebody asked for a stop. Clones share it.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +65,13 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(store) = store {
-            store.close_now();
+            // The transaction that is running commits; one that waits for another process is not waited for.
+            let (closed, waiting) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                store.close_now();
+                closed.send(())
+            });
+            let _ = waiting.recv_timeout(CLOSE_PATIENCE);
         }
         end_children();
         std::process::exit(i32::from(ExitStatus::Cancelled.code()))

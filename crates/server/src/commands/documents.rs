@@ -55,6 +55,12 @@ pub(super) fn version(context: &Context) -> Result<ExitStatus, CommandError> {
 pub(super) fn arguments(output: Output, error: &clap::Error) -> ExitStatus {
     let text = error.to_string();
     match error.kind() {
+        ErrorKind::DisplayHelp if output.is_json() => {
+            match output.document(&json!({ "help": text })) {
+                Ok(()) => ExitStatus::Done,
+                Err(error) => error.exit(),
+            }
+        }
         ErrorKind::DisplayHelp => {
             Output::file(&text);
             ExitStatus::Done

@@ -146,7 +146,8 @@ impl Follow<'_> {
             }
         };
         progress.clear();
-        if interrupted {
+        let executed = self.workflows.view(self.run)?.display_status == DisplayStatus::Running;
+        if interrupted && executed {
             output.note("stopping after the present node; Ctrl-C again stops at once");
         }
         scheduler.stop(Duration::from_millis(

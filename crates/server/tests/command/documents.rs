@@ -18,6 +18,8 @@ fn help_is_a_document() {
     insta::assert_snapshot!(help.stdout);
     let run = home.run(&["run", "--help"]);
     assert!(run.stdout.contains("--detach"), "{}", run.stdout);
+    let document = home.ok(&["run", "--help"]);
+    assert_eq!(document["help"], run.stdout);
     let nothing = home.run(&[]);
     assert_eq!(nothing.status, 2);
 }

@@ -1,8 +1,8 @@
 //! Case 98: text that drives the terminal. None of it may reach a terminal raw, whichever way it comes.
 
 use std::fmt::Write as _;
-use std::process::Command;
 
+use crate::store::git;
 use crate::support::Home;
 
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{200b}\r";
@@ -100,31 +100,17 @@ fn case_098_subjects_of_the_git_history() {
         "release-notes.workflow.yaml",
         include_str!("../../../../examples/release-notes.workflow.yaml"),
     );
-    let git = |args: &[&str]| {
-        let made = Command::new("git")
-            .args([
-                "-c",
-                "user.name=t",
-                "-c",
-                "user.email=t@example.invalid",
-                "-c",
-                "commit.gpgsign=false",
-            ])
-            .args(args)
-            .current_dir(home.work())
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{made:?}");
-    };
-    git(&["init", "-q"]);
-    git(&[
-        "commit",
-        "-q",
-        "--allow-empty",
-        "-m",
-        &format!("area: {HOSTILE}text"),
-    ]);
+    git(&home, &["init", "-q"]);
+    git(
+        &home,
+        &[
+            "commit",
+            "-q",
+            "--allow-empty",
+            "-m",
+            &format!("area: {HOSTILE}text"),
+        ],
+    );
     let said = check(&home, &["run", "release-notes.workflow.yaml"]);
     assert!(said.contains("␛]0;owned"), "{said}");
 }

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and says what it skips"
 )]
 
+mod crash;
 mod documents;
 mod effects;
 mod hostile;

@@ -60,6 +60,52 @@ fn status_doctor_and_verify_say_what_they_see() {
     assert!(verify.stdout.ends_with("clean\n"), "{}", verify.stdout);
 }
 
+/// CI clones are shallow: the history that is there is told.
+#[test]
+fn release_notes_of_a_shallow_clone() {
+    let origin = Home::with(
+        "examples/release-notes.workflow.yaml",
+        include_str!("../../../../examples/release-notes.workflow.yaml"),
+    );
+    git(&origin, &["init", "-q"]);
+    git(
+        &origin,
+        &["commit", "-q", "--allow-empty", "-m", "state: old"],
+    );
+    git(&origin, &["add", "examples"]);
+    git(&origin, &["commit", "-q", "-m", "state: new"]);
+    let clone = Home::new();
+    let url = format!("file://{}", origin.work().display());
+    git(&clone, &["clone", "-q", "--depth", "1", &url, "."]);
+    let run = clone.asking("examples/release-notes.workflow.yaml");
+    clone.ok(&["answer", &run, r#"{"approved":true}"#]);
+    clone.ok(&["work", "--until-idle"]);
+    let written = clone.read("target/release-notes.md");
+    assert!(
+        written.contains("- new (") && !written.contains("- old ("),
+        "{written}"
+    );
+}
+
+/// Runs git in the working directory, whatever the machine's settings are.
+pub(crate) fn git(home: &Home, args: &[&str]) {
+    let made = Command::new("git")
+        .args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@example.invalid",
+            "-c",
+            "commit.gpgsign=false",
+        ])
+        .args(args)
+        .current_dir(home.work())
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+}
+
 /// What the README promises, in a repository, in one without commits, and in a folder that is none.
 #[test]
 fn release_notes_with_and_without_history() {
@@ -76,21 +122,7 @@ fn release_notes_with_and_without_history() {
             include_str!("../../../../examples/release-notes.workflow.yaml"),
         );
         for args in prepare {
-            let made = Command::new("git")
-                .args([
-                    "-c",
-                    "user.name=t",
-                    "-c",
-                    "user.email=t@example.invalid",
-                    "-c",
-                    "commit.gpgsign=false",
-                ])
-                .args(*args)
-                .current_dir(home.work())
-                .env("GIT_CONFIG_GLOBAL", "/dev/null")
-                .output()
-                .unwrap();
-            assert!(made.status.success(), "{made:?}");
+            git(&home, args);
         }
         let run = home.asking("examples/release-notes.workflow.yaml");
         home.ok(&["answer", &run, r#"{"approved":true}"#]);

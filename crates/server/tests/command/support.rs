@@ -109,6 +109,11 @@ impl Home {
     /// The binary with this home, in the working directory, with settings for tests.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdpoint"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("HOLDPOINT_") {
+                command.env_remove(name);
+            }
+        }
         command
             .current_dir(self.work())
             .env("HOLDPOINT_SWEEP_INTERVAL_MS", "50")
