@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use holdpoint_state::effects::{EffectCall, EffectWorker, LocalHandler, WorkerOptions};
 use holdpoint_state::testing::{TestStore, counter};
 use holdpoint_state::{
-    Actor, Change, Command, NewEffect, Operation, Outcome, OwnerScope, Payload, Resource,
+    Actor, Change, Command, NewEffect, Operation, Outcome, OwnerScope, Payload, Receipt, Resource,
     StateError,
 };
 
@@ -81,6 +81,49 @@ fn an_operation_of_the_shared_records_is_no_command_of_a_program() {
         });
         is_misuse(&result, operation.name);
     }
+    assert_eq!(gate::dump(store.db()), before);
+}
+
+#[test]
+fn what_a_command_becomes_is_checked_like_a_command() {
+    let store = store();
+    let before = gate::dump(store.db());
+    let as_host = || Command::new(&gate::CREATE, gate::resource("a")).by(Actor::host("h"));
+    // For people only, and for the owner only.
+    let people: Result<Receipt<()>, _> = store.db().commit(as_host(), |change| {
+        change.instead(&gate::PEOPLE)?;
+        Ok::<_, StateError>(Outcome::Accepted(()))
+    });
+    assert!(
+        matches!(people, Err(StateError::ActorDenied { .. })),
+        "{people:?}"
+    );
+    for operation in [&gate::PEOPLE, &gate::LOCK] {
+        let touched: Result<Receipt<()>, _> = store.db().commit(as_host(), move |change| {
+            change.advance(operation, None, None)?;
+            Ok::<_, StateError>(Outcome::Accepted(()))
+        });
+        assert!(
+            matches!(
+                touched,
+                Err(StateError::ActorDenied { .. } | StateError::ClaimLost { .. })
+            ),
+            "{touched:?}"
+        );
+    }
+    assert_eq!(gate::dump(store.db()), before);
+}
+
+#[test]
+fn what_has_advanced_must_be_accepted() {
+    let store = store();
+    let before = gate::dump(store.db());
+    let command = Command::new(&gate::CREATE, gate::resource("a"));
+    let refused: Result<Receipt<()>, _> = store.db().commit(command, |change| {
+        change.advance(&gate::CREATE, None, None)?;
+        Ok::<_, StateError>(Outcome::Refused(()))
+    });
+    is_misuse(&refused, "gate.create");
     assert_eq!(gate::dump(store.db()), before);
 }
 
