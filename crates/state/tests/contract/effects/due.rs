@@ -1,6 +1,8 @@
 //! An effect begins when it is due, whoever begins it, and is one effect by what its id is derived from.
 
-use holdpoint_state::{EffectIdentity, EffectState, NewEffect, Payload, Settlement, StateError};
+use holdpoint_state::{
+    EffectIdentity, EffectState, NewEffect, OwnerScope, Payload, Settlement, StateError,
+};
 use serde_json::json;
 
 use super::probe::{action, begin, later, run, send, touch, view, violations, work};
@@ -85,4 +87,23 @@ fn another_key_does_not_make_another_effect_of_one_identity() {
         EffectState::Pending
     );
     assert_eq!(violations(store.db()), Vec::<String>::new());
+}
+
+/// What the outbox applies, nobody else begins: its order and its attempts are the worker's.
+#[test]
+fn an_owner_does_not_begin_what_the_outbox_applies() {
+    let (store, claim) = owned_run();
+    let in_line = action("k", "manual").ordered_by("line");
+    let declared = NewEffect {
+        scope: OwnerScope::Run,
+        ..send("k")
+    };
+    for effect in [in_line, declared] {
+        let refused = begin(store.db(), &claim, &effect);
+        assert!(
+            matches!(refused, Err(StateError::Input { .. })),
+            "{refused:?}"
+        );
+    }
+    assert_eq!(effects_in(&store), 0);
 }
