@@ -4,8 +4,9 @@
 //! to the domains above; what this floor promises them is here.
 
 mod crash;
-mod due;
+
 mod operator;
+mod owner;
 mod probe;
 mod provider;
 mod recovery;
