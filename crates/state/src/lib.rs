@@ -119,3 +119,8 @@ pub use records::events::Event;
 pub use records::leases::{Claim, LeaseView, Owner, OwnerKind};
 pub use records::resources::{ResourceKey, ResourceView, expect_one};
 pub use schema::{Domain, Identity, Schema};
+
+/// The front page's program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct FrontPage;
