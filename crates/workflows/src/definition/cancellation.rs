@@ -3,6 +3,7 @@
 //! Not here: deciding that a node must stop (the engine), or killing what does not listen ([`crate::shell`]).
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -82,9 +83,12 @@ impl CancellationSource {
             std::mem::take(&mut state.watchers)
         };
         self.shared.changed.notify_all();
-        // Outside the lock: a watcher may look at the signal.
+        // Outside the lock: a watcher may look at the signal. Whoever stops a node serves others too (the timer, the renewals), so
+        // that a watcher which panics takes nobody with it, least of all the watchers after it.
         for (_, watcher) in watchers {
-            watcher(reason);
+            if catch_unwind(AssertUnwindSafe(|| watcher(reason))).is_err() {
+                tracing::error!("a watcher of a node's signal panicked");
+            }
         }
     }
 }
@@ -129,7 +133,7 @@ impl CancellationSignal {
     /// Calls `watcher` once when the node should stop: at once if it already should, never after the
     /// guard is dropped (unless the call has begun by then).
     ///
-    /// The watcher runs on the thread that stops the node, so it must not block.
+    /// The watcher runs on the thread that stops the node, so it must not block. A panic of it is logged and goes no further.
     pub fn watch(&self, watcher: impl FnOnce(StopReason) + Send + 'static) -> WatchGuard {
         let mut state = self.shared.lock();
         let id = state.next_watcher;
@@ -211,6 +215,17 @@ mod tests {
                 ("late", StopReason::Cancelled)
             ]
         );
+    }
+
+    #[test]
+    fn a_watcher_that_panics_takes_nobody_with_it() {
+        let source = CancellationSource::new();
+        let signal = source.signal();
+        let (sender, heard) = mpsc::channel();
+        let _first = signal.watch(|_| panic!("on purpose"));
+        let _second = signal.watch(move |reason| sender.send(reason).unwrap());
+        source.stop(StopReason::TimedOut);
+        assert_eq!(heard.recv().unwrap(), StopReason::TimedOut);
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Drop for Deadlines {
         self.shared.lock().closed = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It runs no code of others, so that it can't have panicked.
+            // A panic of a watcher is caught where it is called, so that it can't have panicked.
             drop(thread.join());
         }
     }
