@@ -5,8 +5,9 @@
 //! against somebody who changes the directory at the same time.
 
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -15,6 +16,9 @@ use crate::definition::NodeError;
 
 /// How large a file may be to be read.
 const READ_MAX_BYTES: u64 = 1024 * 1024;
+
+/// Held while a file is written.
+static WRITING: Mutex<()> = Mutex::new(());
 
 /// Writes a file whole or not at all: a temporary file beside it, made durable and renamed. Writing the
 /// same again changes nothing, so the action is idempotent.
@@ -33,8 +37,15 @@ fn write_file_in(base: &Path, path: &str, content: &Value) -> Result<Value, Node
     };
     let target = inside(base, path)?;
     let directory = target.parent().unwrap_or(base).to_path_buf();
+    // What is there of the way is followed to its end before anything is made: no directory appears outside either.
+    let there = directory
+        .ancestors()
+        .find(|ancestor| fs::symlink_metadata(ancestor).is_ok())
+        .unwrap_or(base);
+    stays_inside(base, there, path)?;
+    // One writer of this process at a time: an attempt that was left behind may still be at work beside its successor.
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     fs::create_dir_all(&directory).map_err(|error| at(&directory, &error))?;
-    // The directory is there now, so links on the way can be followed to their end.
     stays_inside(base, &directory, path)?;
     if fs::symlink_metadata(&target).is_ok_and(|found| !found.is_file()) {
         return Err(refused(path, "names something that is no ordinary file"));
@@ -45,7 +56,13 @@ fn write_file_in(base: &Path, path: &str, content: &Value) -> Result<Value, Node
         file_name(&target),
         digest.get(..16).unwrap_or_default()
     ));
-    let written = File::create(&temporary)
+    // Never through what is there: that may be a link that leads out, or the rest of an attempt that was killed.
+    let cleared = match fs::remove_file(&temporary) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other,
+    };
+    let written = cleared
+        .and_then(|()| File::create_new(&temporary))
         .and_then(|mut file| {
             file.write_all(&bytes)?;
             file.sync_all()
@@ -71,10 +88,12 @@ pub(super) fn read_file(path: &str) -> Result<Value, NodeError> {
 fn read_file_in(base: &Path, path: &str) -> Result<Value, NodeError> {
     let target = inside(base, path)?;
     stays_inside(base, &target, path)?;
-    let file = File::open(&target).map_err(|error| at(&target, &error))?;
-    if !file.metadata()?.is_file() {
+    // Asked before it is opened: opening a pipe waits for somebody who writes into it.
+    let found = fs::metadata(&target).map_err(|error| at(&target, &error))?;
+    if !found.is_file() {
         return Err(refused(path, "names something that is no ordinary file"));
     }
+    let file = File::open(&target).map_err(|error| at(&target, &error))?;
     let mut bytes = Vec::new();
     file.take(READ_MAX_BYTES + 1)
         .read_to_end(&mut bytes)
@@ -184,6 +203,8 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), home.path().join("link")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("secret"), home.path().join("file"))
             .unwrap();
+        std::os::unix::fs::symlink(outside.path().join("missing"), home.path().join("dangling"))
+            .unwrap();
         fs::create_dir(home.path().join("dir")).unwrap();
         let absolute = outside.path().join("secret");
         for path in [
@@ -196,6 +217,9 @@ mod tests {
             "dir",
             "dir/",
             "link/secret",
+            "link/new/x",
+            "link/new/deeper/x",
+            "dangling/x",
             "file",
             "a\0b",
             absolute.to_str().unwrap(),
@@ -211,6 +235,34 @@ mod tests {
             "x"
         );
         assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_temporary_name_that_leads_out_is_not_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        let secret = outside.path().join("secret");
+        fs::write(&secret, "x").unwrap();
+        let digest = hex(&Sha256::digest(b"y"));
+        let temporary = home.path().join(format!(".note.{}.tmp", &digest[..16]));
+        std::os::unix::fs::symlink(&secret, &temporary).unwrap();
+        write_file_in(home.path(), "note", &json!("y")).unwrap();
+        assert_eq!(fs::read_to_string(&secret).unwrap(), "x");
+        assert_eq!(fs::read_to_string(home.path().join("note")).unwrap(), "y");
+        assert!(fs::symlink_metadata(&temporary).is_err());
+    }
+
+    #[test]
+    fn a_pipe_is_refused_and_not_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let pipe = home.path().join("pipe");
+        let made = std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap();
+        assert!(made.success());
+        assert!(read_file_in(home.path(), "pipe").is_err());
+        assert!(write_file_in(home.path(), "pipe", &json!("y")).is_err());
     }
 
     #[test]
