@@ -27,6 +27,13 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
                      AND (q.status = 'pending' OR (q.status = 'settled' AND q.consumed_at IS NULL)))",
     },
     Invariant {
+        name: "waker",
+        summary: "An open run has a queue row, which a scheduler reads, and if a code holds it back it is one that a resume lifts.",
+        violations: "SELECT r.run_id FROM runs r LEFT JOIN run_queue q ON q.run_key = r.resource_key
+             WHERE r.finished_at IS NULL AND (q.run_key IS NULL OR (q.error_code IS NOT NULL
+                 AND q.error_code NOT IN ('workflowSourceChanged', 'runnerNoProgress', 'effectAmbiguous')))",
+    },
+    Invariant {
         name: "pendingRequest",
         summary: "A pending request belongs to an open attempt of its own run, and the run goes on.",
         violations: "SELECT r.run_id FROM interactive_requests q

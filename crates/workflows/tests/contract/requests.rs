@@ -9,6 +9,7 @@ use holdpoint_workflows::views::DisplayStatus;
 use serde_json::json;
 
 use crate::support::{Fixture, LONG, asking, echo};
+use crate::views::damage;
 
 #[expect(
     clippy::needless_pass_by_value,
@@ -83,6 +84,25 @@ fn case_064_two_answers_have_one_winner() {
         fixture.count("SELECT count(*) FROM interactive_submissions"),
         1
     );
+}
+
+#[test]
+fn edge_065_an_answer_for_a_checkpoint_settles_no_other_kind() {
+    let fixture = Fixture::new();
+    let run = fixture.run(&asking(), json!(null)).run_id;
+    // No node of this program asks a model yet; another one may have.
+    damage(
+        &fixture,
+        &run,
+        "UPDATE interactive_requests SET kind = 'agent'",
+    );
+    let before = fixture.rows();
+    let refused = fixture.workflows.answer(&Answer::new(&run, json!(1)));
+    assert!(
+        matches!(refused, Err(WorkflowError::Rejected { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(before, fixture.rows());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::support::{Fixture, LONG, asking, echo, host};
     clippy::disallowed_methods,
     reason = "the test makes the damage that verify must find; no command can"
 )]
-fn damage(fixture: &Fixture, run: &holdpoint_workflows::RunId, sql: &'static str) {
+pub(crate) fn damage(fixture: &Fixture, run: &holdpoint_workflows::RunId, sql: &'static str) {
     let command =
         Command::new(&operations::ACCEPT_DEFINITION, model::resource(run)).by(Actor::human("test"));
     fixture
@@ -28,7 +28,7 @@ fn damage(fixture: &Fixture, run: &holdpoint_workflows::RunId, sql: &'static str
 }
 
 // lint:allow(sql-in-test): the test makes the damage that verify must find; no command can.
-const DAMAGES: [(&str, &str); 8] = [
+const DAMAGES: [(&str, &str); 10] = [
     (
         "queueState",
         "UPDATE run_queue SET status = 'done', finished_at = 1",
@@ -55,6 +55,11 @@ const DAMAGES: [(&str, &str); 8] = [
         "X17a",
         "UPDATE run_queue SET error_code = 'effectAmbiguous'",
     ),
+    (
+        "waker",
+        "UPDATE run_queue SET error_code = 'notYetInvented'",
+    ),
+    ("waker", "DELETE FROM run_queue"),
 ];
 
 #[test]
@@ -78,6 +83,34 @@ fn edge_111_hand_made_violations_are_found() {
         assert!(
             found.iter().all(|line| line.contains(run.as_str())),
             "{invariant}: {found:?}"
+        );
+        fixture.expects_damage = true;
+    }
+}
+
+#[test]
+fn case_045_a_wait_that_nobody_ends_is_listed() {
+    // What a run can wait for, and who ends it: an answer or a review (a person), a resume (a person), a free runner (the queue
+    // row). A run without any of them is listed.
+    for (invariant, sql) in [
+        (
+            "waitingRequest",
+            "UPDATE interactive_requests SET status = 'cancelled'",
+        ),
+        (
+            "waker",
+            "UPDATE run_queue SET error_code = 'notYetInvented'",
+        ),
+        ("waker", "DELETE FROM run_queue"),
+    ] {
+        let mut fixture = Fixture::new();
+        let run = fixture.run(&asking(), json!(null)).run_id;
+        assert_eq!(fixture.violations(), Vec::<String>::new());
+        damage(&fixture, &run, sql);
+        let found = fixture.violations();
+        assert!(
+            found.contains(&format!("{invariant}: Ok({:?})", run.as_str())),
+            "{found:?}"
         );
         fixture.expects_damage = true;
     }
