@@ -6,6 +6,7 @@
 
 mod hub;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use holdpoint_state::effects::BackOff;
 use holdpoint_state::{Database, Owner, OwnerKind};
 
-use crate::engine::{ActiveRuns, Deadlines, Executed, Executor, Runner, Stop};
+use crate::engine::{ActiveRuns, Deadlines, Executed, Executor, Runner, Stop, panic_text};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::registry::SourceResolver;
@@ -146,9 +147,7 @@ impl Scheduler {
         self.shared.runner.draining.store(true, Ordering::SeqCst);
         self.shared.hub.drain();
         if !self.shared.hub.wait_until_inactive(patience) {
-            for active in self.shared.runner.active.all() {
-                active.stop(Stop::Drain);
-            }
+            self.shared.runner.active.stop_all(Stop::Drain);
         }
         // The workers end first: while one of them works, its claim must be renewed.
         for worker in self.threads.drain(2.min(self.threads.len())..) {
@@ -207,39 +206,59 @@ impl Shared {
         let name = std::thread::current().name().unwrap_or("worker").to_owned();
         let mut executor = Executor::new(format!("{name}-node"));
         while let Some(run) = self.hub.take() {
-            if self.admission.as_ref().is_some_and(|admits| !admits(&run)) {
-                self.hub
-                    .give_back(&run, Taken::Unknown, self.options.back_off);
-                continue;
-            }
-            let taken = match self.runner.execute(&run, &mut executor) {
-                Ok(Executed::Released | Executed::Raced) => Taken::Done,
-                Ok(Executed::Lost) => {
-                    tracing::info!(run = %run, "the claim was lost; whoever has it now goes on");
-                    Taken::Done
-                }
-                Ok(Executed::Unknown) => Taken::Unknown,
-                Err(error) => {
-                    tracing::warn!(run = %run, error = %error, "a run could not be executed; it is tried again later");
-                    Taken::Failed
-                }
-            };
+            // What a program brings to find and admit runs is called on this thread. When it panics the worker goes on, and the
+            // run is given back: it would otherwise count as executed, and be renewed, as long as the process lives.
+            let turn = catch_unwind(AssertUnwindSafe(|| self.turn(&run, &mut executor)));
+            let taken = turn.unwrap_or_else(|panic| {
+                let problem = panic_text(&*panic);
+                tracing::error!(run = %run, problem, "a run could not be executed: its resolver or admission panicked");
+                self.runner.active.remove(&run);
+                executor = Executor::new(format!("{name}-node"));
+                Taken::Failed
+            });
             self.hub.give_back(&run, taken, self.options.back_off);
         }
     }
 
-    /// The sweep: reads what is due, when woken and at each interval.
+    /// One run, as far as it goes.
+    fn turn(&self, run: &RunId, executor: &mut Executor) -> Taken {
+        if self.admission.as_ref().is_some_and(|admits| !admits(run)) {
+            return Taken::Unknown;
+        }
+        match self.runner.execute(run, executor) {
+            Ok(Executed::Released | Executed::Raced) => Taken::Done,
+            Ok(Executed::Lost) => {
+                tracing::info!(run = %run, "the claim was lost; whoever has it now goes on");
+                Taken::Done
+            }
+            Ok(Executed::Unknown) => Taken::Unknown,
+            Err(error) => {
+                tracing::warn!(run = %run, error = %error, "a run could not be executed; it is tried again later");
+                Taken::Failed
+            }
+        }
+    }
+
+    /// The sweep: reads what is due, when woken, at each interval, and when the next lease of a lost runner ends.
     fn sweep(&self) {
         let batch = self.options.workers.saturating_mul(4).max(16);
-        while let Some(known) = self.hub.wait_for_sweep(self.options.poll_interval_ms) {
+        let poll = self.options.poll_interval_ms;
+        let mut wait = poll;
+        while let Some(known) = self.hub.wait_for_sweep(wait) {
             let now = self.runner.db.clock().now();
-            let found = self
-                .runner
-                .db
-                .snapshot()
-                .and_then(|snapshot| views::due(&snapshot, now, batch.saturating_add(known)));
+            let found = self.runner.db.snapshot().and_then(|snapshot| {
+                let runs = views::due(&snapshot, now, batch.saturating_add(known))?;
+                Ok((runs, views::next_expiry(&snapshot, now)?))
+            });
+            wait = poll;
             match found {
-                Ok(runs) => self.hub.found(runs, batch),
+                Ok((runs, next_expiry)) => {
+                    if let Some(at) = next_expiry {
+                        // At least a millisecond: a sweep that meets the very instant would otherwise turn on the spot.
+                        wait = poll.min(at.since(now).max(1).unsigned_abs());
+                    }
+                    self.hub.found(runs, batch);
+                }
                 Err(error) => {
                     tracing::warn!(error = %error, "the store could not be searched for work; it is tried again");
                     self.hub.found_nothing_by_error();

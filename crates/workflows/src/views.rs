@@ -9,7 +9,7 @@ mod list;
 mod run;
 
 pub use display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
-pub(crate) use due::due;
+pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
 pub use list::{Filter, Page, RunSummary, list};
 pub(crate) use run::{LoadedRun, definition_snapshot, load};

@@ -51,24 +51,30 @@ impl FinishedAttempt {
             (None, NodeOutcome::Ok) => Some(Payload::json(&Value::Null)?),
             (_, NodeOutcome::Failed | NodeOutcome::TimedOut | NodeOutcome::Cancelled) => None,
         };
-        Self::prepared(result, output, receipt)
+        let receipt = receipt.map(Payload::json).transpose()?;
+        Ok(Self::prepared(result, output, receipt))
     }
 
-    /// An attempt whose output was made storable already.
+    /// An attempt whose output and receipt were made storable already.
     pub(crate) fn prepared(
         mut result: NodeResult,
         output: Option<Payload>,
-        receipt: Option<&Value>,
-    ) -> Result<Self, WorkflowError> {
+        receipt: Option<Payload>,
+    ) -> Self {
         if let Some(error) = &mut result.error {
             *error = cut(error);
         }
-        Ok(Self {
+        Self {
             output,
-            receipt: receipt.map(Payload::json).transpose()?,
+            receipt,
             effect: None,
             result,
-        })
+        }
+    }
+
+    /// Whether it settles what an action did.
+    pub(crate) fn has_acted(&self) -> bool {
+        self.effect.is_some()
     }
 
     /// Settles the effect of the attempt in the same transaction.

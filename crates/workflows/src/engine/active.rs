@@ -74,31 +74,117 @@ impl ActiveRun {
 /// All runs that this process executes now.
 #[derive(Debug, Default)]
 pub(crate) struct ActiveRuns {
-    runs: Mutex<BTreeMap<RunId, Arc<ActiveRun>>>,
+    runs: Mutex<Runs>,
+}
+
+#[derive(Debug, Default)]
+struct Runs {
+    active: BTreeMap<RunId, Arc<ActiveRun>>,
+    /// Runs that are being claimed: the claim may be committed, and a stop that comes before `insert` must not be lost.
+    claiming: BTreeMap<RunId, Option<Stop>>,
+    /// What was said to all runs, and holds for those that are inserted later too.
+    all: Option<Stop>,
 }
 
 impl ActiveRuns {
-    pub(crate) fn insert(&self, run: &RunId, active: Arc<ActiveRun>) {
-        self.lock().insert(run.clone(), active);
+    /// Says that a run is about to be claimed. [`ActiveRuns::remove`] takes it back.
+    pub(crate) fn claiming(&self, run: &RunId) {
+        self.lock().claiming.insert(run.clone(), None);
+    }
+
+    pub(crate) fn insert(&self, run: &RunId, active: &Arc<ActiveRun>) {
+        let mut runs = self.lock();
+        let stop = runs.claiming.remove(run).flatten().or(runs.all);
+        runs.active.insert(run.clone(), Arc::clone(active));
+        drop(runs);
+        if let Some(stop) = stop {
+            active.stop(stop);
+        }
     }
 
     pub(crate) fn remove(&self, run: &RunId) {
-        self.lock().remove(run);
+        let mut runs = self.lock();
+        runs.claiming.remove(run);
+        runs.active.remove(run);
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<ActiveRun>> {
-        self.lock().values().cloned().collect()
+        self.lock().active.values().cloned().collect()
     }
 
-    /// Stops one run, if it is executed here.
+    /// Stops one run, if it is executed or about to be executed here.
     pub(crate) fn stop(&self, run: &RunId, stop: Stop) {
-        let active = self.lock().get(run).cloned();
+        let mut runs = self.lock();
+        if let Some(said) = runs.claiming.get_mut(run) {
+            *said = Some(stop);
+        }
+        let active = runs.active.get(run).cloned();
+        drop(runs);
         if let Some(active) = active {
             active.stop(stop);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, Arc<ActiveRun>>> {
+    /// Stops all runs, also those that are inserted later.
+    pub(crate) fn stop_all(&self, stop: Stop) {
+        self.lock().all = Some(stop);
+        for active in self.all() {
+            active.stop(stop);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Runs> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdpoint_state::testing::{TestStore, counter};
+    use holdpoint_state::{Actor, Owner, OwnerKind};
+
+    use super::*;
+
+    /// Any claim will do.
+    fn claim(store: &TestStore) -> Claim {
+        counter::create(store.db(), "c").unwrap();
+        let owner = Owner::new(OwnerKind::Host, "test");
+        store
+            .db()
+            .claim(
+                counter::resource("c"),
+                Actor::host(owner.id()),
+                &owner,
+                1_000,
+            )
+            .unwrap()
+    }
+
+    #[test]
+    fn a_stop_between_the_claim_and_its_run_is_not_lost() {
+        let store = TestStore::counters().unwrap();
+        let claim = claim(&store);
+        let run = RunId::new("run-1").unwrap();
+        let runs = ActiveRuns::default();
+        runs.claiming(&run);
+        runs.stop(&run, Stop::Lost);
+        let active = Arc::new(ActiveRun::new(claim));
+        runs.insert(&run, &active);
+        assert_eq!(active.stopped(), Some(Stop::Lost));
+        assert!(active.begin_node().signal().is_cancelled());
+    }
+
+    #[test]
+    fn a_stop_of_all_holds_for_a_run_that_comes_later() {
+        let store = TestStore::counters().unwrap();
+        let active = Arc::new(ActiveRun::new(claim(&store)));
+        let run = RunId::new("run-1").unwrap();
+        let runs = ActiveRuns::default();
+        // Nobody heard it, since the run was not executed yet.
+        runs.stop(&run, Stop::Lost);
+        runs.stop_all(Stop::Drain);
+        runs.claiming(&run);
+        runs.insert(&run, &active);
+        assert_eq!(active.stopped(), Some(Stop::Drain));
     }
 }

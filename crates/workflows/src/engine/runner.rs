@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use holdpoint_state::effects::{EffectStart, Settlement};
 use holdpoint_state::{Database, Owner, Payload, StateError};
@@ -14,12 +15,18 @@ use super::facts::Facts;
 use super::node::{Ended, NodeRun, execution};
 use super::plan::{NextMove, Planner, storable};
 use crate::commands::{self, Advanced, Claimed, Claiming, FinishedAttempt, Move, NewAttempt, Plan};
-use crate::definition::{Definition, Node, NodeError, NodeKind, Recovery, StopReason};
+use crate::definition::{
+    CancellationSignal, Definition, Node, NodeError, NodeKind, Recovery, StopReason,
+};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::registry::{SourceResolver, Unresolved, differences};
 use crate::routing::{NodeOutcome, NodeResult};
 use crate::views::{self, LoadedRun};
+
+/// How long a receipt waits before it is committed again, first and at most.
+const INSIST_FIRST: Duration = Duration::from_millis(50);
+const INSIST_MAX: Duration = Duration::from_secs(1);
 
 /// What became of taking up a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,16 +106,28 @@ impl Runner {
         let (plan, failure) = self
             .planner(&definition, executor)
             .first(&loaded, &mut facts, now)?;
+        if self.draining.load(Ordering::SeqCst) {
+            // The plan may have taken its time. Nothing is begun that would have to be stopped at once.
+            return Ok(Executed::Raced);
+        }
+        self.active.claiming(run);
         let (next, claimed, failure) = match self.claim(&loaded, &definition, plan, failure) {
             Ok(claimed) => claimed,
-            Err(error) if is_race(&error) => return Ok(Executed::Raced),
-            Err(error) => return Err(error),
+            Err(error) => {
+                self.active.remove(run);
+                return if is_race(&error) {
+                    Ok(Executed::Raced)
+                } else {
+                    Err(error)
+                };
+            }
         };
         let Claimed::Owned { claim, advanced } = claimed else {
+            self.active.remove(run);
             return Ok(Executed::Released);
         };
         let active = Arc::new(ActiveRun::new(claim));
-        self.active.insert(run, Arc::clone(&active));
+        self.active.insert(run, &active);
         let driven = match current(next, advanced, failure) {
             Some(current) => self.drive(&active, &definition, facts, current, executor),
             None => Ok(Executed::Released),
@@ -237,7 +256,7 @@ impl Runner {
                 .run(executor, &self.deadlines)?,
             };
             let (finished, result) =
-                match self.judge(active, node, &current, ended, source.signal().reason())? {
+                match self.judge(active, node, &current, ended, source.signal().reason()) {
                     Judged::Step(finished, result) => (finished, result),
                     Judged::Ask(contract) => {
                         commands::wait(
@@ -285,10 +304,14 @@ impl Runner {
         let (db, claim) = (&self.db, &active.claim);
         // Only an attempt with an effect is ever proposed a second time.
         let again = (failure.is_none() && has_effect(&next)).then(|| finished.clone());
-        match (
-            commands::advance(db, claim, definition, Some(finished), next.clone()),
-            again,
-        ) {
+        let first = if finished.has_acted() {
+            self.insist(active, || {
+                commands::advance(db, claim, definition, Some(finished.clone()), next.clone())
+            })
+        } else {
+            commands::advance(db, claim, definition, Some(finished), next.clone())
+        };
+        match (first, again) {
             (Ok(receipt), _) => Ok(current(next, receipt.value, failure)),
             (Err(error), Some(finished)) if is_effect_conflict(&error) => {
                 let next = effectless(next);
@@ -297,6 +320,31 @@ impl Runner {
                 Ok(current(next, receipt.value, Some(conflict_error())))
             }
             (Err(error), _) => Err(error),
+        }
+    }
+
+    /// Sends a proposal again to a store that is busy or full for a moment: it has the receipt of an act, which nobody could make
+    /// again. Ends when the claim does, at the latest.
+    fn insist<T>(
+        &self,
+        active: &ActiveRun,
+        propose: impl Fn() -> Result<T, WorkflowError>,
+    ) -> Result<T, WorkflowError> {
+        let never = CancellationSignal::never();
+        let mut wait = INSIST_FIRST;
+        loop {
+            match propose() {
+                Err(error)
+                    if error.is_retryable()
+                        && active.stopped() != Some(Stop::Lost)
+                        && !active.claim.is_expired(&**self.db.clock()) =>
+                {
+                    tracing::warn!(run = %active.claim.resource(), error = %error, "the receipt of an act is committed again");
+                    never.wait(wait);
+                    wait = INSIST_MAX.min(wait * 2);
+                }
+                other => return other,
+            }
         }
     }
 
@@ -309,10 +357,10 @@ impl Runner {
         current: &Current,
         ended: Ended,
         raised: Option<StopReason>,
-    ) -> Result<Judged, WorkflowError> {
+    ) -> Judged {
         let stopped = active.stopped();
         if stopped == Some(Stop::Lost) {
-            return Ok(Judged::Lost);
+            return Judged::Lost;
         }
         let timed_out = raised == Some(StopReason::TimedOut);
         let acts = matches!(current.effect, Some(EffectStart::Execute(_)));
@@ -324,13 +372,16 @@ impl Runner {
             Ended::Value { .. } | Ended::Ask(_) => false,
         };
         if stopped == Some(Stop::Drain) && cut_short {
-            return Ok(Judged::GiveBack);
+            return Judged::GiveBack;
         }
         if acts && cut_short && recovery(node) == Some(Recovery::Manual) {
-            return Ok(Judged::Doubt);
+            return Judged::Doubt;
         }
         let end = match ended {
-            Ended::Ask(contract) if !timed_out => return Ok(Judged::Ask(contract)),
+            Ended::Ask(contract) if !timed_out => match storable(&contract) {
+                Ok(_) => return Judged::Ask(contract),
+                Err(error) => End::rejected(error, None),
+            },
             ended => End::of(ended, timed_out, cut_short, acts),
         };
         let finished_at = self.db.clock().now().0.max(current.started_at);
@@ -345,14 +396,13 @@ impl Runner {
             output: end.output,
             error: end.error.map(|error| error.to_string()),
         };
-        let mut finished =
-            FinishedAttempt::prepared(result.clone(), end.stored, end.receipt.as_ref())?;
+        let mut finished = FinishedAttempt::prepared(result.clone(), end.stored, end.receipt);
         if let (Some(EffectStart::Execute(effect)), Some(settlement)) =
             (&current.effect, end.settlement)
         {
             finished = finished.settling(effect.clone(), settlement);
         }
-        Ok(Judged::Step(finished, result))
+        Judged::Step(finished, result)
     }
 
     /// The runner itself failed: the run is parked with the reason, so that it is not taken up again at once.
@@ -376,7 +426,7 @@ struct End {
     /// The output as it is stored.
     stored: Option<Payload>,
     error: Option<NodeError>,
-    receipt: Option<Value>,
+    receipt: Option<Payload>,
     settlement: Option<Settlement>,
 }
 
@@ -387,7 +437,7 @@ impl End {
                 Err(error) => Self::rejected(error, receipt),
                 // It did act, in time or not.
                 Ok((_, settlement)) if timed_out => Self {
-                    receipt,
+                    receipt: kept(receipt),
                     ..Self::late(settlement)
                 },
                 Ok((stored, settlement)) => Self {
@@ -395,7 +445,7 @@ impl End {
                     output: Some(output),
                     stored: Some(stored),
                     error: None,
-                    receipt,
+                    receipt: kept(receipt),
                     settlement,
                 },
             },
@@ -441,9 +491,14 @@ impl End {
                 error: error.to_string(),
             }),
             error: Some(error),
-            receipt,
+            receipt: kept(receipt),
         }
     }
+}
+
+/// The receipt as it is stored. One that is too large is left out: it must not keep its attempt from ending.
+fn kept(receipt: Option<Value>) -> Option<Payload> {
+    receipt.and_then(|receipt| storable(&receipt).ok())
 }
 
 /// The output as it is stored and, for an action, its whole execution as its effect keeps it.

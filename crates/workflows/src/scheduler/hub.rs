@@ -3,6 +3,7 @@
 //! Everything here is a hint and lives in memory: the store says what is true, and the sweep reads it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,8 +26,10 @@ const LOOK_COST: Duration = Duration::from_micros(100);
 pub(crate) struct Hub {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// For workers, the sweep and the renewals.
+    /// For workers. Nobody else waits here: a run that was put in line wakes one, and must not wake a thread that can't take it.
     work: Condvar,
+    /// For the sweep.
+    search: Condvar,
     /// For whoever waits for a run or for idleness.
     changed: Condvar,
 }
@@ -117,6 +120,7 @@ impl Hub {
             clock,
             state: Mutex::new(State::default()),
             work: Condvar::new(),
+            search: Condvar::new(),
             changed: Condvar::new(),
         }
     }
@@ -185,7 +189,7 @@ impl Hub {
         state.unknown.clear();
         state.wants_sweep = true;
         drop(state);
-        self.work.notify_all();
+        self.search.notify_all();
     }
 
     /// Watches a run, so that no change of it is missed from here on.
@@ -246,7 +250,7 @@ impl Hub {
             if !state.saw_everything && !state.wants_sweep && !state.sweeping {
                 // The last search was cut off at its limit: there may be more.
                 state.wants_sweep = true;
-                self.work.notify_all();
+                self.search.notify_all();
             }
             state = self
                 .work
@@ -273,12 +277,8 @@ impl Hub {
                     .get(run)
                     .map_or(0, |postponed| postponed.errors)
                     + 1;
-                let until = MonotonicMillis(
-                    self.clock
-                        .monotonic()
-                        .0
-                        .saturating_add(u64::from(wait.raw_ms(errors))),
-                );
+                let wait = wait.jittered_ms(errors, chance()).unsigned_abs();
+                let until = MonotonicMillis(self.clock.monotonic().0.saturating_add(wait));
                 state
                     .postponed
                     .insert(run.clone(), Postponed { until, errors });
@@ -294,7 +294,7 @@ impl Hub {
 
     /// Waits for a reason to search; gives how many known runs the search may meet. None when the sweep should end.
     pub(super) fn wait_for_sweep(&self, interval_ms: u64) -> Option<usize> {
-        let waited = self.work.wait_timeout_while(
+        let waited = self.search.wait_timeout_while(
             self.lock(),
             Duration::from_millis(interval_ms),
             |state| !state.wants_sweep && !state.closed,
@@ -366,7 +366,7 @@ impl Hub {
     /// Ends the sweep and the renewals.
     pub(super) fn close(&self) {
         self.lock().closed = true;
-        self.work.notify_all();
+        self.search.notify_all();
         self.changed.notify_all();
     }
 
@@ -385,7 +385,7 @@ impl Hub {
             // A search that begins after everything was given back sees all that they left.
             state.wants_sweep = true;
             state.idle_after_sweep = false;
-            self.work.notify_all();
+            self.search.notify_all();
             loop {
                 if state.draining || state.attached.is_none() {
                     return false;
@@ -408,6 +408,17 @@ impl Hub {
             }
         }
     }
+}
+
+/// A number from 0 to 1, so that runs which failed together do not come back together.
+fn chance() -> f64 {
+    let random = RandomState::new().build_hasher().finish();
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a share needs no more than a few digits"
+    )]
+    let share = random as f64 / u64::MAX as f64;
+    share
 }
 
 /// Somebody waits for a run.
@@ -447,5 +458,69 @@ impl Drop for Watch<'_> {
                 state.watched.remove(self.run);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdpoint_state::OwnerKind;
+    use holdpoint_state::clock::ManualClock;
+
+    use super::*;
+
+    fn hub() -> Hub {
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
+        let hub = Hub::new(clock);
+        let owner = Owner::new(OwnerKind::Host, "test");
+        hub.attach(&owner, &Arc::new(ActiveRuns::default()))
+            .unwrap();
+        hub
+    }
+
+    fn runs(count: usize) -> Vec<RunId> {
+        (0..count)
+            .map(|n| RunId::new(format!("run-{n}")).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn case_037_a_search_that_fails_postpones_what_is_due() {
+        let hub = hub();
+        let [run] = <[RunId; 1]>::try_from(runs(1)).unwrap();
+        assert_eq!(hub.wait_for_sweep(1), Some(0));
+        hub.found_nothing_by_error();
+        // Nothing has to happen for the next search: it comes with the interval, and finds what the first one would have found.
+        assert_eq!(hub.wait_for_sweep(1), Some(0));
+        hub.found(vec![run.clone()], 16);
+        assert_eq!(hub.take(), Some(run));
+    }
+
+    #[test]
+    fn case_047_runs_that_fail_together_do_not_come_back_together() {
+        let hub = hub();
+        let runs = runs(20);
+        for run in &runs {
+            hub.offer(run);
+        }
+        while let Some(run) = {
+            let ready = !hub.lock().ready.is_empty();
+            ready.then(|| hub.take()).flatten()
+        } {
+            hub.give_back(&run, Taken::Failed, BackOff::default());
+        }
+        let due: BTreeSet<u64> = hub
+            .lock()
+            .postponed
+            .values()
+            .map(|postponed| postponed.until.0 - hub.clock.monotonic().0)
+            .collect();
+        assert!(
+            due.iter().all(|wait| (800..=1_200).contains(wait)),
+            "{due:?}"
+        );
+        assert!(5 < due.len(), "{due:?}");
+        // Until then a search leaves them alone.
+        hub.found(runs, 64);
+        assert!(hub.lock().ready.is_empty());
     }
 }

@@ -58,3 +58,15 @@ pub(crate) fn due(
     }
     Ok(runs)
 }
+
+/// When the next live lease ends, unless it is renewed: what a killed process held is due then. Leases of other domains count too,
+/// since looking once too often costs little.
+pub(crate) fn next_expiry(
+    snapshot: &Snapshot<'_>,
+    now: UnixMillis,
+) -> Result<Option<UnixMillis>, StateError> {
+    Ok(snapshot
+        .sql()
+        .prepare_cached("SELECT min(l.expires_at) FROM leases l WHERE l.expires_at > :now")?
+        .query_row(named_params! { ":now": now }, |row| row.get(0))?)
+}

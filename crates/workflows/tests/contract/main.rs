@@ -12,6 +12,7 @@ mod crash;
 mod effects;
 mod repeats;
 mod requests;
+mod resilience;
 mod routing;
 mod scheduling;
 mod sources;
