@@ -151,7 +151,7 @@ fn take(change: &mut Change<'_>, claiming: &Claiming) -> Result<Outcome<Claimed>
 }
 
 /// What the scheduler looks for, checked again: finding a run gives no right to it.
-fn check_claimable(
+pub(super) fn check_claimable(
     change: &mut Change<'_>,
     run: &store::runs::RunRow,
 ) -> Result<(), WorkflowError> {

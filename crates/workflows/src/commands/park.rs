@@ -209,7 +209,7 @@ pub fn give_up(db: &Database, claim: &Claim, detail: &str) -> Result<Receipt<()>
 ///
 /// # Errors
 ///
-/// [`WorkflowError::State`] when somebody owns it or it moved on.
+/// [`WorkflowError::State`] when somebody owns it or it moved on, [`WorkflowError::Rejected`] when no runner could take it.
 pub fn park_source_changed(
     db: &Database,
     run: &RunId,
@@ -224,7 +224,7 @@ pub fn park_source_changed(
         )?)
         .expecting(revision);
     db.commit(command, move |change| {
-        let row = open_run(change)?;
+        let row = takeable(change)?;
         // A claim of its own, so that a runner that is still alive somewhere can't go on; given back in the same transaction.
         change.claim(&Owner::new(OwnerKind::System, "park"), CONTROL_LEASE_MS)?;
         let detail = change.put_blob(&detail)?;
@@ -239,7 +239,7 @@ pub fn park_source_changed(
 ///
 /// # Errors
 ///
-/// [`WorkflowError::State`] when somebody owns it or it moved on.
+/// [`WorkflowError::State`] when somebody owns it or it moved on, [`WorkflowError::Rejected`] when no runner could take it.
 pub fn fail_unclaimed(
     db: &Database,
     run: &RunId,
@@ -250,17 +250,17 @@ pub fn fail_unclaimed(
     let command = Command::new(&operations::CLAIM, resource(run)).expecting(revision);
     let error = cut(error);
     db.commit(command, move |change| {
-        let row = open_run(change)?;
+        let row = takeable(change)?;
         change.claim(&Owner::new(OwnerKind::System, "load"), CONTROL_LEASE_MS)?;
         claim::fail_queued(change, &row, (LOAD_FAILED, &error))?;
         Ok(Outcome::Accepted(()))
     })
 }
 
-fn open_run(change: &mut Change<'_>) -> Result<store::runs::RunRow, WorkflowError> {
+/// The run, if a runner could take it now. One that somebody paused, or that waits for an answer, is left as it is: whether its
+/// source is right is of interest when it goes on.
+fn takeable(change: &mut Change<'_>) -> Result<store::runs::RunRow, WorkflowError> {
     let row = store::runs::run(change)?;
-    if row.status.is_terminal() {
-        return Err(row.rejected("it is over"));
-    }
+    claim::check_claimable(change, &row)?;
     Ok(row)
 }

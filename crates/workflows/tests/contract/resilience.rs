@@ -13,7 +13,9 @@ use holdpoint_workflows::definition::{
 };
 use holdpoint_workflows::model::RunStatus;
 use holdpoint_workflows::views::Filter;
-use holdpoint_workflows::{SchedulerOptions, SourceResolver, Unresolved, WorkflowError, Workflows};
+use holdpoint_workflows::{
+    Registry, SchedulerOptions, SourceResolver, Unresolved, WorkflowError, Workflows,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, LONG, asking, attempt, echo, host};
@@ -243,6 +245,59 @@ fn the_receipt_of_an_act_outlives_a_disk_that_is_full_for_a_moment() {
     let view = fixture.workflows.wait(&run, LONG).unwrap();
     assert_eq!((view.status, view.steps.len()), (RunStatus::Completed, 1));
     scheduler.stop(LONG);
+}
+
+/// Knows that its source is unchanged and gives nothing.
+struct Broken;
+
+impl SourceResolver for Broken {
+    fn resolve(&self, _: &SourceIdentity, _: Digest) -> Result<Definition, Unresolved> {
+        Err(Unresolved::LoadFailed {
+            error: "it is gone".to_owned(),
+        })
+    }
+
+    fn present(&self, source: &SourceIdentity) -> Result<(Definition, SourceIdentity), Unresolved> {
+        Registry::default().present(source)
+    }
+}
+
+#[test]
+fn a_run_that_waits_or_is_paused_does_not_fail_for_its_source() {
+    let fixture = Fixture::new();
+    let waits = fixture.run(&asking(), json!(1)).run_id;
+    let paused = fixture.run(&asking(), json!(2)).run_id;
+    fixture.workflows.pause(&Control::of(&paused)).unwrap();
+    for run in [&waits, &paused] {
+        let revision = fixture.workflows.view(run).unwrap().run_revision;
+        let before = fixture.rows();
+        let db = fixture.store.db();
+        for refused in [
+            commands::fail_unclaimed(db, run, revision, "it is gone"),
+            commands::park_source_changed(db, run, revision, "it is another"),
+        ] {
+            assert!(
+                matches!(refused, Err(WorkflowError::Rejected { .. })),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(before, fixture.rows());
+    }
+    // Neither does a scheduler that is told to look at it: the repeated start of the run offers it.
+    let broken = fixture.workflows.clone().resolving_with(Arc::new(Broken));
+    let scheduler = broken.scheduler(NO_POLL).unwrap();
+    let start = commands::Start::new(&asking(), json!(1)).run_id(waits.clone());
+    broken.start(&start).unwrap();
+    assert!(scheduler.wait_until_idle(LONG));
+    scheduler.stop(LONG);
+    assert_eq!(
+        fixture.workflows.view(&waits).unwrap().status,
+        RunStatus::Waiting
+    );
+    // A run that could go on does.
+    let queued = fixture.workflows.run(&echo(), json!(1)).unwrap();
+    let revision = fixture.workflows.view(&queued).unwrap().run_revision;
+    commands::fail_unclaimed(fixture.store.db(), &queued, revision, "it is gone").unwrap();
 }
 
 #[test]
