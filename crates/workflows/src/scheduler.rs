@@ -246,8 +246,10 @@ impl Shared {
         let mut wait = poll;
         while let Some(known) = self.hub.wait_for_sweep(wait) {
             let now = self.runner.db.clock().now();
+            // Twice what is known: where many runs are left to other processes, a few searches pass them all.
+            let limit = batch.saturating_add(known.saturating_mul(2));
             let found = self.runner.db.snapshot().and_then(|snapshot| {
-                let runs = views::due(&snapshot, now, batch.saturating_add(known))?;
+                let runs = views::due(&snapshot, now, limit)?;
                 Ok((runs, views::next_expiry(&snapshot, now)?))
             });
             wait = poll;

@@ -94,6 +94,12 @@ impl Workflows {
         )
     }
 
+    /// Tells the scheduler of this process that a run may be due now, so that it need not be found first. Finding out whether it
+    /// is due stays the scheduler's.
+    pub fn offer(&self, run: &RunId) {
+        self.hub.offer(run);
+    }
+
     /// Starts a run of a definition: the short form of [`Workflows::start`].
     ///
     /// # Errors
