@@ -71,6 +71,7 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
     let own = receipt.value.clone();
     let workflows = workflows.admitting(move |run| *run == own);
     let scheduler = workflows.scheduler(context.cli.settings.scheduler())?;
+    workflows.offer(&receipt.value);
     let follow = Follow {
         context,
         workflows: &workflows,
