@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::Home;
 
-/// How many runs are killed; `HOLDPOINT_TEST_COMMAND_KILLS` asks for more.
+/// How many runs are killed; `HOLDPOINT_COMMAND_KILLS` asks for more.
 const KILLS: u64 = 20;
 /// The latest moment of a kill, in milliseconds: about as long as a run takes.
 const LATEST_MS: u64 = 120;
@@ -33,7 +33,7 @@ edges:
 #[test]
 fn runs_that_are_killed_at_any_moment_end_once_or_ask() {
     let home = Home::with("killed.workflow.yaml", WORKFLOW);
-    let kills = std::env::var("HOLDPOINT_TEST_COMMAND_KILLS")
+    let kills = std::env::var("HOLDPOINT_COMMAND_KILLS")
         .ok()
         .and_then(|kills| kills.parse().ok())
         .unwrap_or(KILLS);
