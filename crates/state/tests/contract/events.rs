@@ -153,3 +153,35 @@ fn child_writes() {
         counter::add(&db, &own, 1).unwrap();
     }
 }
+
+/// A batch of large payloads ends early, so that a reader's memory is bounded, and nothing is missed by it.
+#[test]
+fn a_batch_ends_when_its_payloads_are_large() {
+    const SIZE: usize = 6 * 1024 * 1024;
+    let store = TestStore::counters().unwrap();
+    counter::create(store.db(), "a").unwrap();
+    for letter in ["a", "b", "c", "d"] {
+        let command = Command::new(&counter::ADD, counter::resource("a"))
+            .recording(Payload::text(letter.repeat(SIZE)).unwrap());
+        store
+            .db()
+            .commit(command, |_| Ok::<_, StateError>(Outcome::Accepted(())))
+            .unwrap();
+    }
+    let snapshot = store.db().snapshot().unwrap();
+    let first = snapshot.events_after(0, 100).unwrap();
+    // The first one has no payload; the third large one passes the bound.
+    assert_eq!(first.len(), 4);
+    let rest = snapshot.events_after(first[3].seq, 100).unwrap();
+    assert_eq!(rest.len(), 1);
+    assert_eq!(
+        snapshot
+            .events_of(&counter::resource("a"), 1, 100)
+            .unwrap()
+            .len(),
+        3
+    );
+    let mut follower = store.db().follow_events(0).unwrap();
+    assert_eq!(follower.next_batch(0).unwrap().len(), 4);
+    assert_eq!(follower.next_batch(0).unwrap().len(), 1);
+}

@@ -268,3 +268,18 @@ fn a_source_follows_in_the_transaction_of_the_resolution() {
     );
     assert_eq!(violations(store.db()), [""; 0]);
 }
+
+#[test]
+fn a_resolution_names_itself() {
+    let (store, _claim, id) = ambiguous(&action("n", "manual"));
+    let nameless = Resolution {
+        idempotency_key: String::new(),
+        ..resolution(&id, confirm())
+    };
+    let refused = resolve(&store, &nameless);
+    assert!(
+        matches!(refused, Err(StateError::Input { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(view(store.db(), &id).state, EffectState::Ambiguous);
+}

@@ -1,6 +1,7 @@
 //! What the owner of a source may do with its effects, and when.
 
-use holdpoint_state::effects::Observation;
+use holdpoint_state::command::Sql;
+use holdpoint_state::effects::{ApplyOutcome, EffectCall, EffectHandler, Observation};
 use holdpoint_state::{
     EffectIdentity, EffectStart, EffectState, NewEffect, OwnerScope, Payload, Resource, Settlement,
     StateError,
@@ -10,7 +11,7 @@ use serde_json::json;
 use super::probe::{
     self, action, begin, content, create, later, run, send, store, touch, view, violations, work,
 };
-use super::provider::{crash_after_the_call, reserved};
+use super::provider::{crash_after_the_call, reserved, worker};
 use super::source::{applied, effects_in, executing, owned_run, settle};
 
 #[track_caller]
@@ -199,4 +200,45 @@ fn another_scope_under_the_same_key_is_a_conflict() {
         matches!(other, Err(StateError::Conflict { .. })),
         "{other:?}"
     );
+}
+
+/// The worker drops what is not wanted any more. A rejected effect stays rejected then: it was not done, and is not tried again.
+#[test]
+fn a_rejected_effect_that_is_not_wanted_any_more_keeps_its_error() {
+    struct Unwanted;
+    impl EffectHandler for Unwanted {
+        fn effect_type(&self) -> &'static str {
+            "channel.delivery"
+        }
+        fn apply(&self, _: &EffectCall) -> ApplyOutcome {
+            panic!("it is not wanted")
+        }
+        fn still_wanted(&self, _: &Sql<'_>, _: &EffectCall) -> Result<bool, StateError> {
+            Ok(false)
+        }
+    }
+    let store = store();
+    let source = Resource::new("channel", "mail");
+    create(store.db(), &source);
+    let claim = probe::claim(store.db(), &source);
+    let payload = Payload::json(&json!({})).unwrap();
+    let delivery = NewEffect::new("channel.delivery", "d", OwnerScope::Channel, payload);
+    let attempt = executing(begin(store.db(), &claim, &delivery).unwrap());
+    let rejected = Settlement::Rejected {
+        error: "full".into(),
+    };
+    settle(&store, &claim, &attempt, rejected).unwrap();
+    store.clock().advance(1_000);
+    let pass = worker(store.db(), Unwanted).run_due_once().unwrap();
+    assert_eq!((pass.cancelled, pass.errors), (1, 0));
+    let shown = view(store.db(), &attempt.effect_id);
+    assert_eq!(
+        (shown.state, shown.attempts, shown.next_attempt_at),
+        (EffectState::Rejected, 1, None)
+    );
+    assert_eq!(
+        content(store.db(), &attempt.effect_id).error.as_deref(),
+        Some("full")
+    );
+    assert_eq!(violations(store.db()), Vec::<String>::new());
 }

@@ -106,14 +106,16 @@ fn edge_15_a_provider_that_cannot_be_asked_is_asked_again_later() {
     store.clock().advance(30_000);
     assert_eq!(worker.run_due_once().unwrap().left, 1);
     assert_eq!(worker.run_due_once().unwrap().left, 0);
-    for _ in 0..3 {
+    for _ in 0..6 {
         store.clock().advance(60_000);
         assert_eq!(worker.run_due_once().unwrap().left, 1);
     }
     // By now it is asked every minute at most, though a lease is half a minute.
-    store.clock().advance(59_000);
-    worker.run_due_once().unwrap();
-    assert_eq!(provider.observed(), 5);
+    store.clock().advance(59_999);
+    assert_eq!(worker.run_due_once().unwrap().left, 0);
+    store.clock().advance(1);
+    assert_eq!(worker.run_due_once().unwrap().left, 1);
+    assert_eq!(provider.observed(), 8);
     let after = view(store.db(), &id);
     assert_eq!(
         (after.state, after.attempts),
@@ -185,6 +187,29 @@ fn edge_22_the_receipt_of_an_effect_whose_source_was_cancelled_is_refused() {
     assert_eq!(worker(store.db(), provider).run_due_once().unwrap().lost, 1);
     assert_eq!(view(store.db(), &id).state, EffectState::Ambiguous);
     assert_eq!(violations(store.db()), [""; 0]);
+}
+
+/// Neither a token nor an answer, but a request that says of itself that trying again is safe.
+#[test]
+fn a_request_that_declares_itself_idempotent_is_tried_again() {
+    let payload = serde_json::json!({ "recovery": "idempotent" });
+    let effect = holdpoint_state::NewEffect {
+        payload: holdpoint_state::Payload::json(&payload).unwrap(),
+        ..send("a")
+    };
+    let (store, id) = reserved(&effect);
+    crash_after_the_call(&store, &id);
+    store.clock().advance(30_000);
+    let provider = Provider::new(|_| done());
+    let worker = worker(store.db(), provider.clone());
+    assert_eq!(worker.run_due_once().unwrap().returned, 1);
+    store.clock().advance(60_000);
+    assert_eq!(worker.run_due_once().unwrap().applied, 1);
+    assert_eq!(provider.calls(), 1);
+    assert_eq!(
+        attempts(store.db(), &id),
+        [(1, Some("interrupted".into())), (2, Some("applied".into()))]
+    );
 }
 
 #[test]
