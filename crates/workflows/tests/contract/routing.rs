@@ -80,9 +80,11 @@ fn edge_019_a_failing_node_is_caught_by_a_switch_on_its_result_only() {
 #[test]
 fn edge_020_a_node_without_time_left_ends_the_run_timed_out() {
     let fixture = Fixture::new();
+    let (entered, seen) = std::sync::mpsc::channel::<()>();
     let definition = Workflow::new("slow")
         .start_at("slow")
-        .compute("slow", |ctx| {
+        .compute("slow", move |ctx| {
+            entered.send(())?;
             ctx.cancellation.wait(LONG);
             ctx.cancellation.check()?;
             Ok(1)
@@ -92,10 +94,8 @@ fn edge_020_a_node_without_time_left_ends_the_run_timed_out() {
         .unwrap();
     let scheduler = fixture.scheduler();
     let run = fixture.workflows.run(&definition, json!(null)).unwrap();
-    fixture
-        .workflows
-        .wait_for(&run, LONG, |view| view.current_node.is_some())
-        .unwrap();
+    // The budget runs before the node does: only then may the clock be turned.
+    seen.recv_timeout(LONG).unwrap();
     fixture.store.clock().advance(1_001);
     let view = fixture.workflows.wait(&run, LONG).unwrap();
     assert_eq!(
@@ -111,9 +111,13 @@ fn a_deaf_node_is_left_behind_and_its_late_value_is_dropped() {
     let fixture = Fixture::new();
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = std::sync::Mutex::new(held);
+    let (entered, seen) = std::sync::mpsc::channel::<()>();
     let definition = Workflow::new("deaf")
         .start_at("deaf")
-        .compute("deaf", move |_| Ok(held.lock().unwrap().recv().is_ok()))
+        .compute("deaf", move |_| {
+            entered.send(())?;
+            Ok(held.lock().unwrap().recv().is_ok())
+        })
         .timeout(Timeout::millis(1_000))
         .switch("deaf", "$result.outcome", [("timed_out", "after")])
         .compute("after", |ctx| Ok(ctx.outputs.len()))
@@ -121,10 +125,7 @@ fn a_deaf_node_is_left_behind_and_its_late_value_is_dropped() {
         .unwrap();
     let scheduler = fixture.scheduler();
     let run = fixture.workflows.run(&definition, json!(null)).unwrap();
-    fixture
-        .workflows
-        .wait_for(&run, LONG, |view| view.current_node.is_some())
-        .unwrap();
+    seen.recv_timeout(LONG).unwrap();
     fixture.store.clock().advance(1_001);
     let view = fixture.workflows.wait(&run, LONG).unwrap();
     assert_eq!(view.final_output, Some(json!(0)));
