@@ -29,6 +29,9 @@ const PLAIN: Step = Step {
     needs: None,
 };
 
+/// What is compiled for the workspace serves its example too.
+const EXAMPLE: &[(&str, &str)] = &[("CARGO_TARGET_DIR", "target")];
+
 /// The checks, cheap ones first where that does not hide what matters.
 pub const STEPS: &[Step] = &[
     Step {
@@ -78,6 +81,52 @@ pub const STEPS: &[Step] = &[
         name: "test",
         about: "all tests and doc-tests",
         command: &["cargo", "test", "--workspace", "--all-features"],
+        ..PLAIN
+    },
+    Step {
+        name: "example-fmt",
+        about: "formatting of examples/extending",
+        command: &[
+            "cargo",
+            "fmt",
+            "--manifest-path",
+            "examples/extending/Cargo.toml",
+            "--package",
+            "budgets",
+            "--package",
+            "tasks",
+            "--check",
+        ],
+        ..PLAIN
+    },
+    Step {
+        name: "example-clippy",
+        about: "clippy on examples/extending, warnings denied",
+        command: &[
+            "cargo",
+            "clippy",
+            "--manifest-path",
+            "examples/extending/Cargo.toml",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        environment: EXAMPLE,
+        ..PLAIN
+    },
+    Step {
+        name: "example-test",
+        about: "a domain of somebody else: its tests, lint and pages",
+        command: &[
+            "cargo",
+            "test",
+            "--manifest-path",
+            "examples/extending/Cargo.toml",
+            "--workspace",
+        ],
+        environment: EXAMPLE,
         ..PLAIN
     },
     Step {
@@ -160,7 +209,7 @@ pub fn run(steps: &[&Step], fail_fast: bool, out: &mut dyn Write) -> io::Result<
         let verdict = if *passed { "passed" } else { "FAILED" };
         writeln!(
             out,
-            "ci: {:8} {verdict} {:7.1} s",
+            "ci: {:14} {verdict} {:7.1} s",
             step.name,
             took.as_secs_f64()
         )?;

@@ -67,9 +67,17 @@ pub fn pages() -> Result<Vec<Page>, DocsError> {
         },
         Page {
             path: "docs/operations.md",
-            text: operations::page(&schema),
+            text: operations::page(schema.domains()),
         },
     ])
+}
+
+/// Makes the operations page of other domains, such as those of a project that adds its own.
+pub fn operations_of(domains: &[Domain]) -> Page {
+    Page {
+        path: "docs/operations.md",
+        text: operations::page(domains),
+    }
 }
 
 /// The pages that differ from the files in `root`.

@@ -155,9 +155,7 @@ fn run_new_domain(name: &str, workspace: Option<PathBuf>) -> Result<ExitCode, Bo
         }
     });
     let made = new_domain::write(name, manifest.as_deref())?;
-    if made.has_pages {
-        new_domain::write_pages(&made)?;
-    }
+    new_domain::write_pages(&made)?;
     let mut out = io::stdout().lock();
     for file in &made.files {
         writeln!(out, "new-domain: wrote {file}")?;

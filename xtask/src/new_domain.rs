@@ -83,8 +83,8 @@ pub struct NewDomain {
     pub package: String,
     /// Every file that was written or changed, from the root.
     pub files: Vec<String>,
-    /// The workspace's own tool prints the new domain too; its pages have to be written again.
-    pub has_pages: bool,
+    /// The workspace's own tool, when it prints the new domain too: its pages have to be written again.
+    pub tool: Option<String>,
 }
 
 /// The words that stand for the template's.
@@ -285,7 +285,7 @@ pub fn write(name: &str, manifest: Option<&Path>) -> Result<NewDomain, NewDomain
         &workspace.config_path,
         add_to_config(&read(&config)?, &words.package, &page),
     );
-    let has_pages = add_to_tools(&workspace, &words, &mut files)?;
+    let tool = add_to_tools(&workspace, &words, &mut files)?;
     files.write(&root)?;
 
     run(&root, "cargo", &["fmt", "--package", &words.package])?;
@@ -295,21 +295,24 @@ pub fn write(name: &str, manifest: Option<&Path>) -> Result<NewDomain, NewDomain
         root,
         package: words.package,
         files: files.0.into_iter().map(|(path, _)| path).collect(),
-        has_pages,
+        tool,
     })
 }
 
-/// Writes the pages of the workspace's own tool again, which now knows the new domain.
+/// Writes the pages of the workspace's own tool again, which now knows the new domain; without one, does nothing.
 ///
 /// # Errors
 ///
 /// [`NewDomainError::Program`] when it could not be started or failed.
 pub fn write_pages(made: &NewDomain) -> Result<(), NewDomainError> {
-    run(
-        &made.root,
-        "cargo",
-        &["run", "--quiet", "--package", "xtask", "--", "docs"],
-    )
+    match &made.tool {
+        Some(tool) => run(
+            &made.root,
+            "cargo",
+            &["run", "--quiet", "--package", tool, "--", "docs"],
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Files to write, from the root, in order.
@@ -454,8 +457,8 @@ fn add_to_tools(
     workspace: &Workspace,
     words: &Words,
     files: &mut Files,
-) -> Result<bool, NewDomainError> {
-    let mut is_marked = false;
+) -> Result<Option<String>, NewDomainError> {
+    let mut tool = None;
     for package in workspace.packages() {
         let is_tool = workspace
             .config
@@ -486,10 +489,10 @@ fn add_to_tools(
                 &relative(&workspace.root, path),
                 manifest::depend(&text, &words.package),
             );
-            is_marked = true;
+            tool = Some(package.name.to_string());
         }
     }
-    Ok(is_marked)
+    Ok(tool)
 }
 
 fn add_above_mark(text: &str, module: &str) -> String {

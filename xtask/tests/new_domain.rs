@@ -108,7 +108,7 @@ fn a_new_domain_in_another_workspace_passes_everything_at_once() {
     let root = downstream(true);
     let made = new_domain::write("file-locks", Some(&root.path().join("Cargo.toml"))).unwrap();
     assert_eq!(made.package, "file-locks");
-    assert!(!made.has_pages);
+    assert_eq!(made.tool, None);
     assert_eq!(findings(root.path()), "lint: no findings\n");
     cargo(root.path(), &["fmt", "--all", "--check"]);
     cargo(
@@ -168,7 +168,7 @@ fn a_new_domain_of_this_workspace_is_registered_everywhere() {
     let manifest = root.path().join("Cargo.toml");
     let made = new_domain::write("file-locks", Some(&manifest)).unwrap();
     assert_eq!(made.package, "holdpoint-file-locks");
-    assert!(made.has_pages, "xtask prints its operations");
+    assert_eq!(made.tool.as_deref(), Some("xtask"));
     let text = |path: &str| fs::read_to_string(root.path().join(path)).unwrap();
     assert!(text("Cargo.toml").contains(
         "\nholdpoint-file-locks = { path = \"crates/file-locks\", version = \"0.1.0\" }\n"

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
+use holdpoint_state::Domain;
 use holdpoint_state::command::{LeaseRule, Operation};
 use holdpoint_state::schema::Reach;
-use holdpoint_state::{Domain, Schema};
 
 use super::{GENERATED, cell, code};
 
 /// The whole page.
-pub(super) fn page(schema: &Schema) -> String {
+pub(super) fn page(domains: &[Domain]) -> String {
     let mut text = String::from(GENERATED);
     text.push_str(
         "\n# Operations\n\n\
@@ -17,7 +17,7 @@ pub(super) fn page(schema: &Schema) -> String {
          whether the command must hold the resource's lease. *From* and *to* are states of the resource; an operation \
          without them makes or changes a resource that has no states.\n",
     );
-    for domain in schema.domains() {
+    for domain in domains {
         domain_part(&mut text, domain);
     }
     text
