@@ -19,8 +19,12 @@ const PROJECT_PLACES: [&str; 2] = [".pi/workflows", "workflows"];
 /// Where workflows of all projects are, beside the store.
 const GLOBAL_PLACE: &str = "definitions";
 
-/// The schema of the product's store.
-pub(crate) fn schema() -> Result<Schema, StateError> {
+/// The schema of the product's store: every domain that the product composes. Tests of the guards take from it what there is.
+///
+/// # Errors
+///
+/// A mistake in a domain.
+pub fn schema() -> Result<Schema, StateError> {
     Schema::compose(
         Identity::PI_WORKFLOWS,
         [holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN],

@@ -25,6 +25,7 @@ use std::ffi::OsString;
 
 pub use cli::command;
 pub use error::ExitStatus;
+pub use home::schema;
 
 /// Runs the command with these arguments, the first of which is the program's name. Writes to standard output and standard error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
