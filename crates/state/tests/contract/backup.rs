@@ -164,3 +164,18 @@ fn case_111_writers_go_on_during_a_backup_and_it_ends_cleanly_when_asked() {
     assert!(matches!(stopped, Err(StateError::Io { .. })), "{stopped:?}");
     assert_eq!(names(store.directory()), listed);
 }
+
+#[test]
+fn an_unsound_store_gives_no_backup() {
+    let store = TestStore::counters().unwrap();
+    counter::create(store.db(), "a").unwrap();
+    // Breaks the rule of the counter's domain; no check of SQLite's own sees it.
+    counter::add(store.db(), "a", 1_000).unwrap();
+    let before = names(store.directory());
+    let refused = store.db().backup(store.directory().join("backup.sqlite"));
+    assert!(
+        matches!(refused, Err(StateError::Corrupt { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(names(store.directory()), before);
+}
