@@ -226,3 +226,16 @@ fn a_store_that_is_no_database_any_more_can_be_restored() {
         vec![7; 8192]
     );
 }
+
+#[test]
+fn a_store_is_not_restored_from_itself() {
+    let (store, backup) = store_and_backup();
+    let before = (std::fs::read(&backup).unwrap(), names(store.directory()));
+    let refused = restore(&backup, &backup, store.schema());
+    assert!(
+        matches!(refused, Err(StateError::Input { .. })),
+        "{refused:?}"
+    );
+    let after = (std::fs::read(&backup).unwrap(), names(store.directory()));
+    assert!(before == after);
+}
