@@ -167,6 +167,25 @@ pub fn dear_tables(schema: &Schema) -> Result<Vec<String>, StateError> {
     Ok(dear)
 }
 
+/// How SQLite runs a statement on an empty store: the lines of its plan. A table that is read from end to end is a line
+/// `SCAN …` without `USING`.
+///
+/// # Errors
+///
+/// Those of SQLite: the statement does not fit the schema.
+pub fn query_plan(schema: &Schema, statement: &str) -> Result<Vec<String>, StateError> {
+    let scratch = rusqlite::Connection::open_in_memory()?;
+    // lint:allow(sql-unreadable): whatever schema is composed, in memory.
+    scratch.execute_batch(schema.ddl())?;
+    let mut plan = scratch.prepare(&format!("EXPLAIN QUERY PLAN {statement}"))?;
+    let mut rows = plan.raw_query();
+    let mut lines = Vec::new();
+    while let Some(row) = rows.next()? {
+        lines.push(row.get(3)?);
+    }
+    Ok(lines)
+}
+
 fn temporary_directory() -> Result<PathBuf, StateError> {
     use std::os::unix::fs::DirBuilderExt as _;
     let directory = std::env::temp_dir().join(crate::id::random_id("holdpoint-test"));

@@ -361,7 +361,7 @@ fn edge_19_two_processes_make_one_attempt_for_each_effect() {
 
 /// Case 62 of the collected cases: order for each key, with several senders, failures and kills.
 #[test]
-fn one_line_is_served_in_order_by_four_processes_with_failures_and_kills() {
+fn case_062_one_line_is_served_in_order_by_four_processes_with_failures_and_kills() {
     const EFFECTS: usize = 100;
     const LINES: usize = 5;
     let key = |number: usize| format!("{}:{:03}", number % LINES, number / LINES);

@@ -383,7 +383,7 @@ fn an_effect_is_not_begun_before_it_is_due() {
 }
 
 #[test]
-fn a_line_waits_for_its_oldest_and_goes_on_after_a_rejection_but_not_past_a_doubt() {
+fn case_061_a_line_waits_for_its_oldest_and_goes_on_after_a_rejection_but_not_past_a_doubt() {
     let store = store();
     create(store.db(), &run("run-1"));
     let ids: Vec<_> = ["1", "2", "3", "4"]
