@@ -42,8 +42,8 @@ CREATE TABLE runs (
 ) STRICT;
 -- For views::list with a status filter.
 CREATE INDEX runs_by_status ON runs (status, resource_key);
--- For views::due: parked runs whose runner was lost. Waiting, paused and finished runs are not in it.
-CREATE INDEX runs_going_on ON runs (resource_key) WHERE status IN ('queued', 'running') AND paused = 0;
+-- For views::due: runs whose runner was lost. Queued, waiting, paused and finished runs, of which there may be many, are not in it.
+CREATE INDEX runs_going_on ON runs (resource_key) WHERE status = 'running' AND paused = 0;
 -- For commands::restart: one restart child for each run.
 CREATE UNIQUE INDEX runs_one_restart ON runs (parent_key) WHERE lineage_kind = 'restart';
 
@@ -80,6 +80,8 @@ CREATE TABLE run_queue (
 -- For views::due: new and resumable work in its order.
 CREATE INDEX run_queue_due ON run_queue (available_at, run_key)
     WHERE (status = 'queued' OR status = 'starting' OR status = 'running');
+-- For views::due: runs that were parked before they began.
+CREATE INDEX run_queue_not_begun ON run_queue (run_key) WHERE status = 'parked' AND started_at IS NULL AND error_code IS NULL;
 -- For commands::start: one live interactive run for each session.
 CREATE UNIQUE INDEX run_queue_one_reservation ON run_queue (origin_session_id)
     WHERE origin_session_id IS NOT NULL AND (status = 'queued' OR status = 'starting' OR status = 'running'
@@ -139,6 +141,8 @@ CREATE TABLE interactive_requests (
 ) STRICT;
 -- For store::requests::pending: at most one pending request for each run.
 CREATE UNIQUE INDEX interactive_requests_one_pending ON interactive_requests (run_key) WHERE status = 'pending';
+-- For commands::answer and views: what one run asked.
+CREATE INDEX interactive_requests_by_run ON interactive_requests (run_key, request_key);
 -- For views::due: accepted answers that no runner has taken up yet.
 CREATE INDEX interactive_requests_ready ON interactive_requests (settled_at, run_key)
     WHERE status = 'settled' AND consumed_at IS NULL;

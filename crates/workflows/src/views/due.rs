@@ -7,7 +7,7 @@ use holdpoint_state::{Snapshot, StateError};
 use crate::id::RunId;
 
 /// Runs that nobody owns and nothing holds back: accepted answers first, then new and resumable work by its due time, then
-/// parked runs whose runner was lost.
+/// parked runs whose runner was lost, and those that were parked before they began.
 pub(crate) fn due(
     snapshot: &Snapshot<'_>,
     now: UnixMillis,
@@ -32,13 +32,21 @@ pub(crate) fn due(
              AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
          ORDER BY k.available_at, k.run_key LIMIT :limit",
         "SELECT r.run_id
-         FROM runs r
+         FROM runs r INDEXED BY runs_going_on
          JOIN run_queue k ON k.run_key = r.resource_key
          LEFT JOIN leases l ON l.resource_key = r.resource_key
-         WHERE r.status IN ('queued', 'running') AND r.paused = 0 AND k.status = 'parked' AND k.available_at <= :now
+         WHERE r.status = 'running' AND r.paused = 0 AND k.status = 'parked' AND k.available_at <= :now
              AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now)
              AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
          ORDER BY r.resource_key LIMIT :limit",
+        "SELECT r.run_id
+         FROM run_queue k INDEXED BY run_queue_not_begun
+         CROSS JOIN runs r ON r.resource_key = k.run_key
+         LEFT JOIN leases l ON l.resource_key = k.run_key
+         WHERE k.status = 'parked' AND k.started_at IS NULL AND k.error_code IS NULL AND k.available_at <= :now
+             AND r.status = 'queued' AND r.paused = 0 AND (l.expires_at IS NULL OR l.expires_at <= :now)
+             AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
+         ORDER BY k.run_key LIMIT :limit",
     ];
     let mut runs: Vec<RunId> = Vec::new();
     let sql = snapshot.sql();

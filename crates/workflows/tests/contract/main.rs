@@ -10,6 +10,7 @@
 mod control;
 mod crash;
 mod effects;
+mod plans;
 mod repeats;
 mod requests;
 mod resilience;

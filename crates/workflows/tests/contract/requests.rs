@@ -91,11 +91,9 @@ fn edge_065_an_answer_for_a_checkpoint_settles_no_other_kind() {
     let fixture = Fixture::new();
     let run = fixture.run(&asking(), json!(null)).run_id;
     // No node of this program asks a model yet; another one may have.
-    damage(
-        &fixture,
-        &run,
-        "UPDATE interactive_requests SET kind = 'agent'",
-    );
+    // lint:allow(sql-in-test): the test makes a row of another program; no command can.
+    let sql = "UPDATE interactive_requests SET kind = 'agent'";
+    damage(&fixture, &run, sql);
     let before = fixture.rows();
     let refused = fixture.workflows.answer(&Answer::new(&run, json!(1)));
     assert!(

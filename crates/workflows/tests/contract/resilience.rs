@@ -19,6 +19,7 @@ use holdpoint_workflows::{
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, LONG, asking, attempt, echo, host};
+use crate::views::damage;
 
 /// A search comes once an hour: what happens, happens without it.
 const NO_POLL: SchedulerOptions = SchedulerOptions {
@@ -142,6 +143,22 @@ fn case_034_a_lost_claim_is_found_by_its_own_expiry() {
     let scheduler = stranger.scheduler(SchedulerOptions::default()).unwrap();
     assert_eq!(
         stranger.wait(&run, LONG).unwrap().status,
+        RunStatus::Completed
+    );
+    scheduler.stop(LONG);
+}
+
+#[test]
+fn a_run_that_was_parked_before_it_began_is_due() {
+    let fixture = Fixture::new();
+    let run = fixture.workflows.run(&echo(), json!(1)).unwrap();
+    // No command leaves a run so today; the reference allows it.
+    // lint:allow(sql-in-test): the test makes a row of another program; no command can.
+    let sql = "UPDATE run_queue SET status = 'parked'";
+    damage(&fixture, &run, sql);
+    let scheduler = fixture.scheduler();
+    assert_eq!(
+        fixture.workflows.wait(&run, LONG).unwrap().status,
         RunStatus::Completed
     );
     scheduler.stop(LONG);

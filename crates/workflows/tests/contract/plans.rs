@@ -1,0 +1,94 @@
+//! No statement of the stores and views reads a table from end to end, however many runs there are.
+
+use std::path::{Path, PathBuf};
+
+use holdpoint_state::testing;
+
+use crate::support::Fixture;
+
+/// The sources below a room.
+fn sources(room: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(room).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// The texts of a source that are statements.
+fn statements(source: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut chars = source.chars();
+    while let Some(char) = chars.next() {
+        if char != '"' {
+            continue;
+        }
+        let mut text = String::new();
+        while let Some(char) = chars.next() {
+            match char {
+                '"' => break,
+                '\\' => text.extend(chars.next()),
+                other => text.push(other),
+            }
+        }
+        let first = text.split_whitespace().next().unwrap_or_default();
+        if ["SELECT", "INSERT", "UPDATE", "DELETE"].contains(&first) {
+            found.push(text);
+        }
+    }
+    found
+}
+
+#[test]
+fn no_statement_reads_a_whole_table() {
+    let fixture = Fixture::new();
+    let mut files = Vec::new();
+    for room in ["src/store", "src/views"] {
+        sources(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join(room),
+            &mut files,
+        );
+    }
+    let (mut seen, mut whole_tables) = (0, Vec::new());
+    for file in files {
+        for statement in statements(&std::fs::read_to_string(&file).unwrap()) {
+            seen += 1;
+            let plan = testing::query_plan(fixture.store.schema(), &statement).unwrap();
+            let is_whole = plan.iter().any(|line| {
+                line.starts_with("SCAN ")
+                    && !line.contains(" USING ")
+                    && line != "SCAN CONSTANT ROW"
+            });
+            if is_whole {
+                whole_tables.push(format!(
+                    "{}: {statement}\n{}",
+                    file.display(),
+                    plan.join("\n")
+                ));
+            }
+        }
+    }
+    assert!(whole_tables.is_empty(), "{}", whole_tables.join("\n\n"));
+    // The reader of sources found what there is.
+    assert!(50 < seen, "{seen}");
+}
+
+#[test]
+fn what_is_due_is_read_in_its_order_without_sorting() {
+    let fixture = Fixture::new();
+    let source =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/views/due.rs"))
+            .unwrap();
+    let plans: Vec<String> = statements(&source)
+        .iter()
+        .map(|statement| {
+            testing::query_plan(fixture.store.schema(), statement)
+                .unwrap()
+                .join("\n")
+        })
+        .collect();
+    insta::assert_snapshot!(plans.join("\n\n"));
+}
