@@ -16,7 +16,7 @@ use super::finding::Finding;
 use super::glob;
 use super::rules::Rule;
 use super::{LintError, Workspace};
-use read::{Declared, Facts, Reach};
+use read::{Declared, Facts, Macros, Reach};
 
 /// A docs page with the names that it shows as code.
 struct Page<'a> {
@@ -92,6 +92,15 @@ pub fn check(workspace: &Workspace) -> Result<Vec<Finding>, LintError> {
     Ok(findings)
 }
 
+/// The folder of the modules that a file declares, with a closing `/`.
+fn module_folder(path: &str) -> String {
+    let stem = path.strip_suffix(".rs").unwrap_or(path);
+    match stem.rsplit_once('/') {
+        Some((folder, "lib" | "main" | "mod")) => format!("{folder}/"),
+        _ => format!("{stem}/"),
+    }
+}
+
 fn in_config(workspace: &Workspace, text: &str, rule: Rule, message: String) -> Finding {
     Finding {
         path: workspace.config_path.clone(),
@@ -142,7 +151,7 @@ impl<'a> Domain<'a> {
             .get(package.name.as_str())
             .map_or_else(|| shared.clone(), |entry| entry.rooms.or(&shared));
         let tests = rooms.tests.unwrap_or_default();
-        let mut facts = BTreeMap::new();
+        let mut sources = BTreeMap::new();
         for file in &files {
             let is_of_the_domain = file.starts_with("src/")
                 && Path::new(file)
@@ -151,13 +160,36 @@ impl<'a> Domain<'a> {
                 && !glob::matches_any(&tests, file)
                 && !glob::matches_any(&config.beside, file);
             if is_of_the_domain {
-                let path = format!("{prefix}{file}");
-                let full = workspace.root.join(&path);
+                let full = workspace.root.join(format!("{prefix}{file}"));
                 let source = std::fs::read_to_string(&full)
                     .map_err(|source| LintError::Read { path: full, source })?;
-                facts.insert(path, Facts::of(&source));
+                sources.insert(file, source);
             }
         }
+        let macros: Macros = sources
+            .values()
+            .flat_map(|source| read::macros(source))
+            .collect();
+        let mut facts: BTreeMap<String, Facts> = sources
+            .iter()
+            .map(|(file, source)| (format!("{prefix}{file}"), Facts::of(source, &macros)))
+            .collect();
+        let for_tests: Vec<String> = facts
+            .iter()
+            .flat_map(|(path, facts)| {
+                let folder = module_folder(path);
+                facts
+                    .test_modules
+                    .iter()
+                    .map(move |name| format!("{folder}{name}"))
+            })
+            .collect();
+        facts.retain(|path, _| {
+            !for_tests.iter().any(|module| {
+                path.strip_prefix(module.as_str())
+                    .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+            })
+        });
         Ok(Self {
             workspace,
             config,

@@ -1,8 +1,8 @@
 //! What a source file declares of a domain, read from its tokens.
 //!
 //! Declarations are `const … : Operation`, and `Operation { name: … }`, `EffectType { name: … }` and `Invariant { name: … }`
-//! wherever they stand. A macro of the same file that writes one of these is read by its calls: parts that end in `;`, the
-//! constant before `=`, and the first text as the name. Code for tests is passed over.
+//! wherever they stand. A macro of the crate that writes one of these is read by its calls: parts that end in `;`, the constant
+//! before `=`, and the first text as the name. Code for tests is passed over.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,18 +75,35 @@ pub(super) struct Facts {
     pub(super) texts: BTreeMap<String, String>,
     /// The file has the name DOMAIN.
     pub(super) names_domain: bool,
-    /// Macros of the file that declare something.
-    macros: BTreeMap<String, &'static str>,
+    /// Modules in files of their own that are compiled for tests only.
+    pub(super) test_modules: Vec<String>,
+    /// Macros of the crate that declare something.
+    macros: Macros,
 }
+
+/// What each macro of a crate declares.
+pub(super) type Macros = BTreeMap<String, &'static str>;
 
 const OPERATION: &str = "Operation";
 const EFFECT_TYPE: &str = "EffectType";
 const INVARIANT: &str = "Invariant";
 
+/// The macros of a file that declare something.
+pub(super) fn macros(source: &str) -> Macros {
+    if source.contains("macro_rules") {
+        Facts::of(source, &Macros::new()).macros
+    } else {
+        Macros::new()
+    }
+}
+
 impl Facts {
     /// Reads a file. One that does not parse has a finding of `sql` and says nothing here.
-    pub(super) fn of(source: &str) -> Self {
-        let mut facts = Self::default();
+    pub(super) fn of(source: &str, macros: &Macros) -> Self {
+        let mut facts = Self {
+            macros: macros.clone(),
+            ..Self::default()
+        };
         if let Ok(tokens) = source.parse::<TokenStream>() {
             facts.stream(&tokens, false);
         }
@@ -109,7 +126,10 @@ impl Facts {
             }
             let before = attributes.take();
             if before.is_some_and(|first| is_for_tests(tokens.get(first..at).unwrap_or_default())) {
-                at = item_end(&tokens, at);
+                let end = item_end(&tokens, at);
+                self.test_modules
+                    .extend(module_in_a_file(tokens.get(at..end).unwrap_or_default()));
+                at = end;
                 continue;
             }
             let is_documented = before
@@ -358,6 +378,18 @@ fn item_end(tokens: &[TokenTree], at: usize) -> usize {
         .skip(at)
         .position(|token| is_brace(token) || is_punct(token, ';'))
         .map_or(tokens.len(), |index| at + index + 1)
+}
+
+/// The name of `mod name;`.
+fn module_in_a_file(item: &[TokenTree]) -> Option<String> {
+    match item {
+        [.., TokenTree::Ident(word), TokenTree::Ident(name), end]
+            if word == "mod" && is_punct(end, ';') =>
+        {
+            Some(name.to_string())
+        }
+        _ => None,
+    }
 }
 
 /// True when the word stands in these tokens, at any depth.

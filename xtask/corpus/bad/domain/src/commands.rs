@@ -24,3 +24,11 @@ impl LocalHandler for Other {
         "boat.other"
     }
 }
+
+#[cfg(test)]
+mod tests;
+
+// sample: operation_of_a_macro_of_another_file
+operations! {
+    ELSEWHERE = "boat.elsewhere", "Declared by a macro of the operations room.";
+}

@@ -20,6 +20,10 @@ pub(crate) const ALL: &[&Operation] = &[&LAUNCH, &SINK, &LISTED, &TESTED];
 /// Only a test does this.
 pub const TESTED: Operation = Operation { name: "boat.tested", ..Operation::PLAIN };
 
+// sample: operation_that_only_a_file_of_tests_uses
+/// Only a file of tests does this.
+pub const IN_TEST_FILE: Operation = Operation { name: "boat.tested", ..Operation::PLAIN };
+
 // sample: operation_without_a_row_on_the_page
 /// Nobody reads of it.
 pub const HIDDEN: Operation = Operation { name: "boat.hidden", ..Operation::PLAIN };
