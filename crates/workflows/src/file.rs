@@ -60,6 +60,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
@@ -111,13 +112,19 @@ pub fn read(path: impl AsRef<Path>) -> Result<WorkflowFile, FileError> {
         position: Position { line: 1, column: 1 },
         problem: Problem::Read { message },
     };
-    let length = std::fs::metadata(given)
-        .map_err(|error| failed(error.to_string()))?
-        .len();
-    if FILE_MAX_BYTES < length {
+    // Asked before it is opened, since opening a pipe waits for its writer; and never more is read than a file may have, since what
+    // is there may grow, or never end.
+    let found = std::fs::metadata(given).map_err(|error| failed(error.to_string()))?;
+    if !found.is_file() {
+        return Err(failed("it is no ordinary file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(given)
+        .and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| failed(error.to_string()))?;
+    if FILE_MAX_BYTES < bytes.len() as u64 {
         return Err(failed("it is larger than 1 MiB".to_owned()));
     }
-    let bytes = std::fs::read(given).map_err(|error| failed(error.to_string()))?;
     let path = std::path::absolute(given).map_err(|error| failed(error.to_string()))?;
     let definition = parse_bytes(given, &bytes)?;
     let source = identity(&path, &bytes);

@@ -459,6 +459,22 @@ fn files_that_are_none() {
         read(at("big.workflow.yaml")).unwrap_err().problem,
         Problem::Read { .. }
     ));
+    // What can't be read to its end: a pipe that nobody writes into, a device, a folder.
+    let made = std::process::Command::new("mkfifo")
+        .arg(at("pipe.workflow.yaml"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    std::os::unix::fs::symlink("/dev/zero", at("device.workflow.yaml")).unwrap();
+    std::fs::create_dir(at("folder.workflow.yaml")).unwrap();
+    for name in ["pipe", "device", "folder"] {
+        assert!(matches!(
+            read(at(&format!("{name}.workflow.yaml")))
+                .unwrap_err()
+                .problem,
+            Problem::Read { .. }
+        ));
+    }
     std::fs::write(at("bytes.workflow.yaml"), b"name: a\ntitle: \xff\n").unwrap();
     let error = read(at("bytes.workflow.yaml")).unwrap_err();
     assert_eq!(error.position, Position { line: 2, column: 8 });
