@@ -40,7 +40,8 @@ pub struct SchedulerOptions {
     pub back_off: BackOff,
 }
 
-/// Says of a run whether this process may execute it.
+/// Says of a run whether this process may execute it. After a no it is asked again only when the run is offered by a verb of this
+/// program, or when a definition is registered.
 pub type Admission = Arc<dyn Fn(&RunId) -> bool + Send + Sync>;
 
 impl Default for SchedulerOptions {

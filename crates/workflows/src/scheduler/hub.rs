@@ -54,6 +54,8 @@ struct State {
     sweeping: bool,
     /// The last search was not cut off at its limit.
     saw_everything: bool,
+    /// The last search could not be made.
+    search_failed: bool,
     /// The last search found nothing to do at all.
     idle_after_sweep: bool,
     draining: bool,
@@ -327,6 +329,7 @@ impl Hub {
             taken += 1;
             state.enqueue(&run);
         }
+        state.search_failed = false;
         state.saw_everything = taken < batch;
         state.idle_after_sweep = taken == 0;
         drop(state);
@@ -337,6 +340,7 @@ impl Hub {
     pub(super) fn found_nothing_by_error(&self) {
         let mut state = self.lock();
         state.sweeping = false;
+        state.search_failed = true;
         state.saw_everything = true;
         drop(state);
         self.changed.notify_all();
@@ -394,7 +398,8 @@ impl Hub {
                 if !busy && state.idle_after_sweep {
                     return true;
                 }
-                if !busy && !state.wants_sweep && !state.sweeping {
+                let searched = !state.wants_sweep && !state.sweeping;
+                if !busy && searched && !state.search_failed {
                     break;
                 }
                 if left.is_zero() {
@@ -404,7 +409,13 @@ impl Hub {
                 let waited = self.changed.wait_timeout(state, look);
                 let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                 state = woken;
-                left = left.saturating_sub(if timeout.timed_out() { look } else { LOOK_COST });
+                if timeout.timed_out() {
+                    left = left.saturating_sub(look);
+                    // A store that could not be searched is asked again, but not at once.
+                    state.search_failed = false;
+                } else {
+                    left = left.saturating_sub(LOOK_COST);
+                }
             }
         }
     }
@@ -493,6 +504,24 @@ mod tests {
         assert_eq!(hub.wait_for_sweep(1), Some(0));
         hub.found(vec![run.clone()], 16);
         assert_eq!(hub.take(), Some(run));
+    }
+
+    #[test]
+    fn a_store_that_can_not_be_searched_is_not_asked_in_a_circle() {
+        let hub = Arc::new(hub());
+        let searching = Arc::clone(&hub);
+        let sweep = std::thread::spawn(move || {
+            let mut searches = 0;
+            while searching.wait_for_sweep(60_000).is_some() {
+                searches += 1;
+                searching.found_nothing_by_error();
+            }
+            searches
+        });
+        assert!(!hub.wait_until_idle(Duration::from_millis(500)));
+        hub.close();
+        let searches = sweep.join().unwrap();
+        assert!((1..=10).contains(&searches), "{searches}");
     }
 
     #[test]
