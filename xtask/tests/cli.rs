@@ -100,6 +100,19 @@ fn what_can_not_run_exits_with_2_and_says_why() {
 }
 
 #[test]
+fn a_domain_that_can_not_be_made_exits_with_2_and_says_why() {
+    let output = xtask(&["new-domain", "Orders", "--in", &corpus()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("\"Orders\" is no name for a domain: write lower-case"));
+    // The corpus has a lint.toml, and no kernel to stand on.
+    let output = xtask(&["new-domain", "orders", "--in", &corpus()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("add `holdpoint-state` to [workspace.dependencies]"));
+    let made = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/orders");
+    assert!(!made.exists());
+}
+
+#[test]
 fn one_step_of_ci_runs_alone() {
     let output = xtask(&["ci", "--only", "fmt"]);
     let out = text(&output.stdout);
