@@ -159,7 +159,7 @@ impl Workflows {
     /// Those of [`commands::pause()`].
     pub fn pause(&self, control: &Control) -> Result<Receipt<Paused>, WorkflowError> {
         let receipt = commands::pause(&self.db, &self.ours(control))?;
-        self.hub.stop(control.run());
+        self.hub.stop(control.run(), receipt.revision);
         Ok(receipt)
     }
 
@@ -182,7 +182,7 @@ impl Workflows {
     /// Those of [`commands::cancel()`].
     pub fn cancel(&self, control: &Control) -> Result<Receipt<()>, WorkflowError> {
         let receipt = commands::cancel(&self.db, &self.ours(control))?;
-        self.hub.stop(control.run());
+        self.hub.stop(control.run(), receipt.revision);
         Ok(receipt)
     }
 

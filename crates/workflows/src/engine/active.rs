@@ -21,6 +21,8 @@ pub(crate) enum Stop {
 #[derive(Debug)]
 pub(crate) struct ActiveRun {
     pub(crate) claim: Claim,
+    /// The run's revision when it was read to be claimed.
+    since: u64,
     node: Mutex<Node>,
 }
 
@@ -31,9 +33,10 @@ struct Node {
 }
 
 impl ActiveRun {
-    pub(crate) fn new(claim: Claim) -> Self {
+    pub(crate) fn new(claim: Claim, since: u64) -> Self {
         Self {
             claim,
+            since,
             node: Mutex::new(Node::default()),
         }
     }
@@ -81,20 +84,22 @@ pub(crate) struct ActiveRuns {
 struct Runs {
     active: BTreeMap<RunId, Arc<ActiveRun>>,
     /// Runs that are being claimed: the claim may be committed, and a stop that comes before `insert` must not be lost.
-    claiming: BTreeMap<RunId, Option<Stop>>,
+    /// Each with the revision at which it was read.
+    claiming: BTreeMap<RunId, (u64, Option<Stop>)>,
     /// What was said to all runs, and holds for those that are inserted later too.
     all: Option<Stop>,
 }
 
 impl ActiveRuns {
-    /// Says that a run is about to be claimed. [`ActiveRuns::remove`] takes it back.
-    pub(crate) fn claiming(&self, run: &RunId) {
-        self.lock().claiming.insert(run.clone(), None);
+    /// Says that a run, read at a revision, is about to be claimed. [`ActiveRuns::remove`] takes it back.
+    pub(crate) fn claiming(&self, run: &RunId, since: u64) {
+        self.lock().claiming.insert(run.clone(), (since, None));
     }
 
     pub(crate) fn insert(&self, run: &RunId, active: &Arc<ActiveRun>) {
         let mut runs = self.lock();
-        let stop = runs.claiming.remove(run).flatten().or(runs.all);
+        let stop = runs.claiming.remove(run).and_then(|(_, stop)| stop);
+        let stop = stop.or(runs.all);
         runs.active.insert(run.clone(), Arc::clone(active));
         drop(runs);
         if let Some(stop) = stop {
@@ -112,13 +117,21 @@ impl ActiveRuns {
         self.lock().active.values().cloned().collect()
     }
 
-    /// Stops one run, if it is executed or about to be executed here.
-    pub(crate) fn stop(&self, run: &RunId, stop: Stop) {
+    /// A command took a run away at this revision: it is stopped if it is executed or about to be executed here. An execution that
+    /// was read at that revision or later is another one, and goes on: the word of the command was late.
+    pub(crate) fn taken_away(&self, run: &RunId, revision: u64) {
+        let stop = Stop::Lost;
         let mut runs = self.lock();
-        if let Some(said) = runs.claiming.get_mut(run) {
+        if let Some((since, said)) = runs.claiming.get_mut(run)
+            && *since < revision
+        {
             *said = Some(stop);
         }
-        let active = runs.active.get(run).cloned();
+        let active = runs
+            .active
+            .get(run)
+            .filter(|active| active.since < revision)
+            .cloned();
         drop(runs);
         if let Some(active) = active {
             active.stop(stop);
@@ -166,24 +179,40 @@ mod tests {
         let claim = claim(&store);
         let run = RunId::new("run-1").unwrap();
         let runs = ActiveRuns::default();
-        runs.claiming(&run);
-        runs.stop(&run, Stop::Lost);
-        let active = Arc::new(ActiveRun::new(claim));
+        runs.claiming(&run, 3);
+        runs.taken_away(&run, 5);
+        let active = Arc::new(ActiveRun::new(claim, 3));
         runs.insert(&run, &active);
         assert_eq!(active.stopped(), Some(Stop::Lost));
         assert!(active.begin_node().signal().is_cancelled());
     }
 
     #[test]
+    fn a_late_word_does_not_stop_the_next_execution() {
+        let store = TestStore::counters().unwrap();
+        let run = RunId::new("run-1").unwrap();
+        let runs = ActiveRuns::default();
+        // Paused at 5 and resumed at 6, read at 6 and claimed again; only then the pause's own process says so.
+        runs.claiming(&run, 6);
+        runs.taken_away(&run, 5);
+        let active = Arc::new(ActiveRun::new(claim(&store), 6));
+        runs.insert(&run, &active);
+        runs.taken_away(&run, 5);
+        assert_eq!(active.stopped(), None);
+        runs.taken_away(&run, 9);
+        assert_eq!(active.stopped(), Some(Stop::Lost));
+    }
+
+    #[test]
     fn a_stop_of_all_holds_for_a_run_that_comes_later() {
         let store = TestStore::counters().unwrap();
-        let active = Arc::new(ActiveRun::new(claim(&store)));
+        let active = Arc::new(ActiveRun::new(claim(&store), 1));
         let run = RunId::new("run-1").unwrap();
         let runs = ActiveRuns::default();
         // Nobody heard it, since the run was not executed yet.
-        runs.stop(&run, Stop::Lost);
+        runs.taken_away(&run, 2);
         runs.stop_all(Stop::Drain);
-        runs.claiming(&run);
+        runs.claiming(&run, 1);
         runs.insert(&run, &active);
         assert_eq!(active.stopped(), Some(Stop::Drain));
     }

@@ -110,7 +110,7 @@ impl Runner {
             // The plan may have taken its time. Nothing is begun that would have to be stopped at once.
             return Ok(Executed::Raced);
         }
-        self.active.claiming(run);
+        self.active.claiming(run, loaded.revision);
         let (next, claimed, failure) = match self.claim(&loaded, &definition, plan, failure) {
             Ok(claimed) => claimed,
             Err(error) => {
@@ -126,7 +126,7 @@ impl Runner {
             self.active.remove(run);
             return Ok(Executed::Released);
         };
-        let active = Arc::new(ActiveRun::new(claim));
+        let active = Arc::new(ActiveRun::new(claim, loaded.revision));
         self.active.insert(run, &active);
         let driven = match current(next, advanced, failure) {
             Some(current) => self.drive(&active, &definition, facts, current, executor),

@@ -12,7 +12,7 @@ use holdpoint_state::Owner;
 use holdpoint_state::clock::{Clock, MonotonicMillis};
 use holdpoint_state::effects::BackOff;
 
-use crate::engine::{ActiveRuns, Stop};
+use crate::engine::ActiveRuns;
 use crate::error::WorkflowError;
 use crate::id::RunId;
 
@@ -168,15 +168,15 @@ impl Hub {
         self.changed.notify_all();
     }
 
-    /// A run was taken away from its runner: the node stops.
-    pub(crate) fn stop(&self, run: &RunId) {
+    /// A run was taken away from its runner at this revision: the node stops.
+    pub(crate) fn stop(&self, run: &RunId, revision: u64) {
         let active = self
             .lock()
             .attached
             .as_ref()
             .map(|attached| Arc::clone(&attached.active));
         if let Some(active) = active {
-            active.stop(run, Stop::Lost);
+            active.taken_away(run, revision);
         }
         self.lock().changed(run);
         self.changed.notify_all();
