@@ -9,14 +9,14 @@ use super::answer::no_run;
 use crate::definition::{Definition, SourceIdentity};
 use crate::error::WorkflowError;
 use crate::id::RunId;
-use crate::model::resource;
+use crate::model::{ParkCode, resource};
 use crate::operations;
 use crate::store;
 
 /// Pins a run that nobody executes to another definition of the same workflow, at the revision that the person saw.
 ///
 /// Every node that the run has visited must still be there with its type; what was accepted stays. The run is then eligible
-/// again, or waits for its answer as before.
+/// again, or waits for its answer or for the review of an effect as before.
 ///
 /// # Errors
 ///
@@ -75,7 +75,10 @@ pub fn accept_definition(
             digest,
             (source.source_type(), &reference, source.revision()),
         )?;
-        if row.paused || store::requests::pending(change)?.is_some() {
+        if row.park_code() == Some(ParkCode::EffectAmbiguous) {
+            // Another definition says nothing about what an act did: it stays parked until the effect is reviewed and the run
+            // resumed.
+        } else if row.paused || store::requests::pending(change)?.is_some() {
             store::queue::park(change, None, None)?;
         } else {
             store::queue::make_eligible(change)?;

@@ -14,7 +14,7 @@ use holdpoint_workflows::definition::{
 use holdpoint_workflows::model::{self, RunStatus};
 use holdpoint_workflows::shell::ShellCommand;
 use holdpoint_workflows::views::DisplayStatus;
-use holdpoint_workflows::{NodeId, RunId, WorkflowError};
+use holdpoint_workflows::{NodeId, RunId, SchedulerOptions, WorkflowError, Workflows};
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, LONG, attempt, host, person};
@@ -139,6 +139,62 @@ fn case_058_a_manual_act_of_a_lost_runner_waits_for_a_person() {
         (view.final_output, acts.load(Ordering::SeqCst)),
         (Some(json!(7)), 0)
     );
+    scheduler.stop(LONG);
+}
+
+#[test]
+fn another_definition_does_not_lift_the_review_of_an_effect() {
+    let fixture = Fixture::new();
+    let (definition, _) = counting(Recovery::Manual);
+    let run = lose_a_runner(&fixture, &definition, Recovery::Manual);
+    let scheduler = fixture.scheduler();
+    let view = fixture.workflows.wait(&run, LONG).unwrap();
+    scheduler.stop(LONG);
+
+    let later = Workflows::new(fixture.store.db().clone());
+    let longer = Workflow::new("acting")
+        .start_at("act")
+        .action("act", spec(Recovery::Manual), |_| Ok(0))
+        .compute("after", |ctx| ctx.output::<i64>("act"))
+        .edge("act", "after")
+        .build()
+        .unwrap();
+    later.register(&longer);
+    later
+        .accept_definition(&run, view.run_revision, person())
+        .unwrap();
+    let view = later.view(&run).unwrap();
+    assert_eq!(
+        (view.status, view.error_code.as_deref()),
+        (RunStatus::Waiting, Some("effectAmbiguous"))
+    );
+    assert_eq!(fixture.violations(), Vec::<String>::new());
+    let refused = later.resume(&Control::of(&run));
+    assert!(
+        matches!(refused, Err(WorkflowError::Rejected { .. })),
+        "{refused:?}"
+    );
+
+    let effect = effects_of(&fixture, &run).remove(0);
+    effects::resolve(
+        fixture.store.db(),
+        Resolution {
+            effect_id: effect.effect_id.clone(),
+            attempt_number: effect.attempts,
+            expected_revision: effect.revision,
+            idempotency_key: "k".to_owned(),
+            actor: person(),
+            decision: Decision::Confirm {
+                receipt: Some(Payload::json(&json!({ "output": 7, "receipt": null })).unwrap()),
+                external_ref: None,
+            },
+        },
+    )
+    .unwrap();
+    let scheduler = later.scheduler(SchedulerOptions::default()).unwrap();
+    later.resume(&Control::of(&run)).unwrap();
+    let view = later.wait(&run, LONG).unwrap();
+    assert_eq!(view.final_output, Some(json!(7)));
     scheduler.stop(LONG);
 }
 
