@@ -65,6 +65,14 @@ pub fn restart(db: &Database, restart: &Restart) -> Result<Receipt<RunId>, Workf
     let restart = restart.clone();
     db.commit(command, move |change| {
         if !change.is_new() {
+            // The name says it all, unless somebody gave it to a run of their own.
+            let stored = store::runs::run(change)?;
+            if stored.parent_run_revision.is_none() {
+                return Err(WorkflowError::Conflict {
+                    what: format!("the restart of run {}", restart.run),
+                    problem: format!("the id {child} was given to a run that is no restart"),
+                });
+            }
             return Ok(Outcome::Adopted(child.clone()));
         }
         reserve(change, &restart, &child)?;

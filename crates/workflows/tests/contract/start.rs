@@ -5,7 +5,7 @@ use std::sync::Barrier;
 use holdpoint_state::Disposition;
 use holdpoint_workflows::commands::{self, Control, Restart, Start};
 use holdpoint_workflows::definition::{SourceIdentity, Workflow};
-use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::model::{self, RunStatus};
 use holdpoint_workflows::{RunId, WorkflowError};
 use serde_json::json;
 
@@ -240,6 +240,22 @@ fn edge_009_a_restart_at_another_revision_is_a_conflict() {
     let refused = fixture
         .workflows
         .restart(&Restart::new(&view.run_id, view.run_revision - 1));
+    assert!(
+        matches!(refused, Err(WorkflowError::Conflict { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_run_that_bears_the_name_of_a_restart_is_not_adopted_as_one() {
+    let fixture = Fixture::new();
+    let view = fixture.run(&echo(), json!(1));
+    let name = model::restart_run_id(&view.run_id, view.run_revision);
+    let start = Start::new(&echo(), json!(2)).run_id(RunId::new(&name).unwrap());
+    fixture.workflows.start(&start).unwrap();
+    let refused = fixture
+        .workflows
+        .restart(&Restart::new(&view.run_id, view.run_revision));
     assert!(
         matches!(refused, Err(WorkflowError::Conflict { .. })),
         "{refused:?}"
