@@ -8,6 +8,7 @@
     reason = "a test ends where its store is not what it says"
 )]
 
+mod graphs;
 mod ownership;
 mod reading;
 mod rows;
