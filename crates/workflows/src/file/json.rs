@@ -3,13 +3,14 @@
 //! [`holdpoint_state::json`] judges the text first, so this reader only finds the places in it. JSON is
 //! not read as YAML: YAML refuses some characters that JSON allows in strings.
 
+use std::collections::BTreeMap;
 use std::str::Chars;
 
 use holdpoint_state::json::{self, JsonError};
 use serde_json::Value;
 
 use super::error::Problem;
-use super::tree::{Content, Key, Layout, Node, NodeIndex, Position, Tree};
+use super::tree::{Content, DEPTH_MAX, Key, Layout, Node, NodeIndex, Position, Tree};
 
 type Located = (Position, Problem);
 type Result<T> = std::result::Result<T, Located>;
@@ -38,7 +39,7 @@ pub(super) fn read(text: &str) -> Result<Tree> {
         tree: Tree::default(),
         offence,
     };
-    reader.value()?;
+    reader.value(0)?;
     match reader.offence {
         None => Ok(reader.tree),
         Some(message) => Err((START, Problem::Syntax { message })),
@@ -81,12 +82,23 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn value(&mut self) -> Result<NodeIndex> {
+    /// The judge has a bound of its own, but says only afterwards that a text is too deep: a file of brackets must not use up the
+    /// stack here.
+    fn value(&mut self, depth: usize) -> Result<NodeIndex> {
         self.skip(&[]);
         let at = self.at;
+        if DEPTH_MAX < depth {
+            let message = "a workflow file can't have a value nested deeper than 64 levels";
+            return Err((
+                at,
+                Problem::Syntax {
+                    message: message.to_owned(),
+                },
+            ));
+        }
         let mut layout = Layout::Folded;
         let content = match self.peek() {
-            Some('{') => self.object()?,
+            Some('{') => self.object(depth)?,
             Some('[') => {
                 self.next();
                 let mut items = Vec::new();
@@ -96,7 +108,7 @@ impl<'t> Reader<'t> {
                         self.next();
                         break Content::List(items);
                     }
-                    items.push(self.value()?);
+                    items.push(self.value(depth + 1)?);
                 }
             }
             Some('"') => {
@@ -123,9 +135,10 @@ impl<'t> Reader<'t> {
         }))
     }
 
-    fn object(&mut self) -> Result<Content> {
+    fn object(&mut self, depth: usize) -> Result<Content> {
         self.next();
         let mut fields: Vec<(Key, NodeIndex)> = Vec::new();
+        let mut seen = BTreeMap::new();
         loop {
             self.skip(&[',']);
             if self.peek() != Some('"') {
@@ -134,17 +147,11 @@ impl<'t> Reader<'t> {
             }
             let at = self.at;
             let (_, name) = self.string()?;
-            if let Some((first, _)) = fields.iter().find(|(key, _)| key.name == name) {
-                return Err((
-                    at,
-                    Problem::DuplicateKey {
-                        key: name,
-                        first: first.at,
-                    },
-                ));
+            if let Some(first) = seen.insert(name.clone(), at) {
+                return Err((at, Problem::DuplicateKey { key: name, first }));
             }
             self.skip(&[':']);
-            let value = self.value()?;
+            let value = self.value(depth + 1)?;
             fields.push((Key { at, name }, value));
         }
     }

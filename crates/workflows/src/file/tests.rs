@@ -491,6 +491,30 @@ fn files_that_are_none() {
 }
 
 #[test]
+fn a_file_of_brackets_is_refused_before_the_stack_ends() {
+    for text in ["[", "{\"a\":", "[{\"a\":"] {
+        let deep = text.repeat(1024 * 1024 / text.len());
+        for name in ["a.workflow.json", "a.workflow.yaml"] {
+            let error = parse(name, &deep).unwrap_err();
+            assert!(
+                matches!(error.problem, Problem::Syntax { .. }),
+                "{name} {text}: {error}"
+            );
+        }
+    }
+    // In JSON as in YAML, 64 levels and no more.
+    let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+    for name in ["a.workflow.json", "a.workflow.yaml"] {
+        let too_deep = |depth| {
+            let error = parse(name, &nested(depth)).unwrap_err().to_string();
+            error.contains("64 levels")
+        };
+        assert!(!too_deep(65), "{name}");
+        assert!(too_deep(66), "{name}");
+    }
+}
+
+#[test]
 fn the_schema_is_a_document() {
     insta::assert_snapshot!(serde_json::to_string_pretty(&json_schema()).unwrap());
 }

@@ -4,6 +4,8 @@
 //! No anchors, aliases, merge keys or tags, no second document, no repeated keys, no `.inf` and `.nan`,
 //! no numbers with leading zeros.
 
+use std::collections::BTreeMap;
+
 use granit_parser::{Event, Parser, ScalarStyle, Span};
 use holdpoint_state::json;
 use serde_json::{Number, Value};
@@ -140,6 +142,7 @@ impl<'t> Reader<'t> {
 
     fn fields(&mut self, depth: usize) -> Result<Vec<(Key, NodeIndex)>> {
         let mut fields: Vec<(Key, NodeIndex)> = Vec::new();
+        let mut seen = BTreeMap::new();
         loop {
             let (event, span) = self.next()?;
             let name = match event {
@@ -152,14 +155,8 @@ impl<'t> Reader<'t> {
                 _ => return Err(refused(&span, "a key that is no text")),
             };
             let at = position(&span);
-            if let Some((first, _)) = fields.iter().find(|(key, _)| key.name == name) {
-                return Err((
-                    at,
-                    Problem::DuplicateKey {
-                        key: name,
-                        first: first.at,
-                    },
-                ));
+            if let Some(first) = seen.insert(name.clone(), at) {
+                return Err((at, Problem::DuplicateKey { key: name, first }));
             }
             if name == "<<" {
                 return Err(refused(
