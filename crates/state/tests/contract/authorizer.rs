@@ -290,6 +290,22 @@ fn a_domain_has_statements_and_nothing_else() {
 }
 
 #[test]
+fn an_extension_is_refused_by_the_guard_itself() {
+    // Before it runs: that extensions are off besides, SQLite finds only then.
+    let store = store();
+    for sql in [
+        "SELECT load_extension('elsewhere')",
+        "SELECT LOAD_EXTENSION('elsewhere', 'entry')",
+        "UPDATE gates SET note = load_extension('elsewhere')",
+    ] {
+        let result = as_gate(&store, move |change| {
+            gate::prepare(change, sql).map(Outcome::Refused)
+        });
+        assert!(result.is_err(), "{sql}");
+    }
+}
+
+#[test]
 fn a_reader_can_not_write_by_any_statement() {
     let store = store();
     let before = gate::dump(store.db());

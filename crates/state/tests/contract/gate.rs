@@ -152,6 +152,11 @@ pub(crate) fn run(change: &Change<'_>, sql: &'static str) -> Result<usize, State
         .map_err(StateError::from)
 }
 
+/// Prepares one statement in the name of the change's domain, and does not run it.
+pub(crate) fn prepare(change: &Change<'_>, sql: &'static str) -> Result<(), StateError> {
+    change.sql().prepare_cached(sql).map(drop)
+}
+
 pub(crate) fn create(db: &Database, name: &str) -> Receipt<()> {
     db.commit(Command::new(&CREATE, resource(name)).creating(), |change| {
         insert(change)?;

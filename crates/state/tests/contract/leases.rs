@@ -247,6 +247,19 @@ fn a_released_claim_and_a_claim_of_another_resource_give_nothing() {
 }
 
 #[test]
+fn who_holds_both_shows_the_claim_of_the_one_that_changes() {
+    let store = store();
+    let both = owner();
+    let _on_a = claim_as(&store, &both).unwrap();
+    let on_b = store
+        .db()
+        .claim(gate::resource("b"), Actor::host("h"), &both, LENGTH)
+        .unwrap();
+    // Not even looked up: the same owner and generation stand in the row.
+    is_lost(protected(&store, &on_b), ClaimLostReason::MissingAuthority);
+}
+
+#[test]
 fn a_token_that_was_tampered_with_is_refused() {
     // Not possible through the public surface: a row that another program wrote.
     let mut store = store();

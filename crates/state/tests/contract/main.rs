@@ -26,4 +26,5 @@ mod projects;
 mod queue;
 mod restore;
 mod status;
+mod turnstile;
 mod verify;

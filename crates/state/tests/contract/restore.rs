@@ -93,6 +93,27 @@ fn case_108_an_open_store_is_not_replaced() {
 }
 
 #[test]
+fn case_108_a_damaged_store_is_not_replaced_under_its_handle() {
+    let (store, backup) = store_and_backup();
+    let db = store.open().unwrap();
+    // SQLite can't say any more who has such a file open. Another process does the damage: to close the file here would drop locks.
+    let damaged = std::process::Command::new("dd")
+        .args(["if=/dev/zero", "bs=64", "count=1", "conv=notrunc"])
+        .arg(format!("of={}", store.path().display()))
+        .output()
+        .unwrap();
+    assert!(damaged.status.success());
+    let result = restore(&backup, store.path(), store.schema());
+    assert!(
+        matches!(result, Err(StateError::InUse { .. })),
+        "{result:?}"
+    );
+    db.close();
+    restore(&backup, store.path(), store.schema()).unwrap();
+    assert_eq!(value(&store.open().unwrap()), 1);
+}
+
+#[test]
 fn child_holds_open() {
     let Some((path, _)) = children::task() else {
         return;

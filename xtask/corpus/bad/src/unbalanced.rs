@@ -1,0 +1,3 @@
+// sample: a file whose brackets do not close
+fn half() {
+    let open = (1;
