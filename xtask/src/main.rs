@@ -4,12 +4,14 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use xtask::ci::{self, Step};
 use xtask::docs;
 use xtask::lint::finding::{Format, render};
 use xtask::lint::{Workspace, floors};
+use xtask::mutants::{self, Table};
 use xtask::new_domain;
 
 /// Something could not be run at all.
@@ -57,6 +59,22 @@ enum Verb {
         #[arg(long = "in", value_name = "PATH")]
         workspace: Option<PathBuf>,
     },
+    /// Take one rule or guard away at a time, in a copy, and see whether a test notices. Takes an hour. Exit status: 0 all
+    /// noticed, 1 one survived.
+    Mutants {
+        /// Only this one; may be given several times.
+        #[arg(long, value_name = "MUTANT")]
+        only: Vec<String>,
+        /// Print the table of what would be taken away, and do nothing.
+        #[arg(long)]
+        list: bool,
+        /// After how many seconds a test counts as hanging.
+        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+        timeout: u64,
+        /// The folder of the copy and of what is built of it; two at once need two.
+        #[arg(long, value_name = "FOLDER")]
+        place: Option<PathBuf>,
+    },
     /// Write docs/schema.md and docs/operations.md. Exit status with --check: 0 equal, 1 different.
     Docs {
         /// Write nothing; say which pages differ.
@@ -84,6 +102,12 @@ fn main() -> ExitCode {
             bless,
         } => run_lint(manifest_path.as_deref(), format, exceptions, bless),
         Verb::Docs { check } => run_docs(check),
+        Verb::Mutants {
+            only,
+            list,
+            timeout,
+            place,
+        } => run_mutants(&only, list, timeout, place),
         Verb::NewDomain { name, workspace } => run_new_domain(&name, workspace),
     };
     result.unwrap_or_else(|error| {
@@ -166,6 +190,40 @@ fn run_new_domain(name: &str, workspace: Option<PathBuf>) -> Result<ExitCode, Bo
         package = made.package
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn run_mutants(
+    only: &[String],
+    list: bool,
+    timeout: u64,
+    place: Option<PathBuf>,
+) -> Result<ExitCode, Box<dyn Error>> {
+    // As for the pages: the workspace that this binary was built from.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()?;
+    let table = Table::read(&root)?;
+    let chosen = table.chosen(only)?;
+    let mut out = io::stdout().lock();
+    if list {
+        for mutant in chosen {
+            writeln!(
+                out,
+                "{}: {}: {}",
+                mutant.of,
+                mutant.name,
+                mutant.tests.join("; ")
+            )?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let timeout = Duration::from_secs(timeout);
+    let place = match place {
+        Some(place) => std::path::absolute(place)?,
+        None => root.join("target/mutants"),
+    };
+    let passed = mutants::run(&root, &place, &chosen, timeout, &mut out)?;
+    Ok(verdict(passed))
 }
 
 fn run_docs(check: bool) -> Result<ExitCode, Box<dyn Error>> {
