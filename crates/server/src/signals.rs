@@ -17,8 +17,11 @@ use crate::error::ExitStatus;
 /// How long stopping at once waits for the store.
 const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Whether somebody asked for a stop. Clones share it.
-#[derive(Debug, Clone, Default)]
+/// Whether somebody asked for a stop.
+///
+/// While it lives, stopping at once closes the store. Dropping it gives that handle back, so that the last handle goes before the
+/// process ends and SQLite puts the write-ahead log into the file.
+#[derive(Debug, Default)]
 pub(crate) struct Interrupts {
     shared: Arc<Shared>,
 }
@@ -57,14 +60,22 @@ impl Interrupts {
     }
 }
 
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        drop(self.shared.take_store());
+    }
+}
+
 impl Shared {
-    fn stop_at_once(&self) -> ! {
-        let store = self
-            .store
+    fn take_store(&self) -> Option<Database> {
+        self.store
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(store) = store {
+            .take()
+    }
+
+    fn stop_at_once(&self) -> ! {
+        if let Some(store) = self.take_store() {
             // The transaction that is running commits; one that waits for another process is not waited for.
             let (closed, waiting) = std::sync::mpsc::channel();
             std::thread::spawn(move || {

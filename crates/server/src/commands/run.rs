@@ -19,8 +19,18 @@ use crate::signals::Interrupts;
 
 /// How often a run is looked at for what changed, and Ctrl-C for having been pressed.
 const LOOK: Duration = Duration::from_millis(100);
+/// The most characters of a key, as for the keys of answers.
+const KEY_CHARS_MAX: usize = 512;
 
 pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, CommandError> {
+    if let Some(key) = &args.key
+        && !(1..=KEY_CHARS_MAX).contains(&key.chars().count())
+    {
+        return Err(CommandError::input(
+            "key",
+            format!("a key has 1 to {KEY_CHARS_MAX} characters"),
+        ));
+    }
     let file = home::workflow(context.cli.home.as_deref(), &args.workflow)?;
     let input = match &args.input {
         Some(text) => value::read("input", text)?,

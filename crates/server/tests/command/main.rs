@@ -12,6 +12,7 @@ mod documents;
 mod effects;
 mod hostile;
 mod interrupts;
+mod process;
 mod runs;
 mod shapes;
 mod statuses;
