@@ -238,8 +238,8 @@ impl Database {
     {
         self.check_process()?;
         let queue = &self.handle.shared.queue;
-        let (ticket, job) = ticket::pair(queue.id(), command, body);
-        queue.push(job, self.handle.shared.options.busy_timeout_ms)?;
+        let (mut ticket, job) = ticket::pair(queue.id(), command, body);
+        ticket.is_alone = queue.push(job, self.handle.shared.options.busy_timeout_ms)?;
         Ok(ticket)
     }
 

@@ -88,6 +88,15 @@ fn main() {
         rows: usize::try_from(number("HOLDPOINT_BENCH_ROWS", 1_000_000)).unwrap(),
         commit_ms: number("HOLDPOINT_BENCH_COMMIT_MS", 0),
     };
+    if std::env::var("HOLDPOINT_BENCH_ONLY").is_ok_and(|only| only == "one") {
+        let store = Store::new(&settings);
+        let a = raw::one_transaction_each(&store.copy("raw-a"), &settings).per_second;
+        for _ in 0..3 {
+            submit_blocking(&store.open(), &settings, 1).print("1 submitter", a, a);
+            submit_blocking(&store.open(), &settings, 64).print("64 submitters", a, a);
+        }
+        return;
+    }
     if std::env::var("HOLDPOINT_BENCH_ONLY").is_ok_and(|only| only == "pipelined") {
         let store = Store::new(&settings);
         submit_pipelined(&store.open(), &settings, 4).print(

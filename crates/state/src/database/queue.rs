@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -60,6 +60,9 @@ impl Drop for InBody {
     }
 }
 
+/// How long the writer looks for another job before it sleeps. To wake a thread costs as much on a virtual machine.
+const LINGER: Duration = Duration::from_micros(100);
+
 /// A job and since when it waits.
 pub(super) struct Queued {
     pub(super) job: Box<dyn Job>,
@@ -70,6 +73,8 @@ pub(crate) struct Queue {
     id: QueueId,
     state: Mutex<State>,
     has_job: Condvar,
+    /// Whether jobs wait, for a writer that looks without taking the lock.
+    is_pending: AtomicBool,
     capacity: usize,
 }
 
@@ -94,6 +99,7 @@ impl Queue {
                 idle: false,
             }),
             has_job: Condvar::new(),
+            is_pending: AtomicBool::new(false),
             capacity: capacity.max(1),
         }
     }
@@ -102,12 +108,12 @@ impl Queue {
         self.id
     }
 
-    /// Appends a job; waits while the queue is full.
+    /// Appends a job; waits while the queue is full. Returns whether it is the only one that waits for the writer.
     #[expect(
         clippy::disallowed_methods,
         reason = "how long a command waits is real time of this process, not stored time"
     )]
-    pub(super) fn push(&self, job: Box<dyn Job>, timeout_ms: u64) -> Result<(), StateError> {
+    pub(super) fn push(&self, job: Box<dyn Job>, timeout_ms: u64) -> Result<bool, StateError> {
         if self.id.is_in_body() {
             return Err(StateError::Misuse {
                 operation: job.operation(),
@@ -129,14 +135,16 @@ impl Queue {
         if state.closing.is_some() {
             return Err(StateError::Closed);
         }
+        let is_alone = state.jobs.is_empty();
         state.jobs.push_back(Queued { job, since });
+        self.is_pending.store(true, Ordering::Relaxed);
         self.tell_waiting(&state);
         if state.idle {
             state.idle = false;
             drop(state);
             self.has_job.notify_one();
         }
-        Ok(())
+        Ok(is_alone)
     }
 
     fn wait_for_room<'a>(
@@ -176,16 +184,23 @@ impl Queue {
     /// Takes the next job; waits for one. `None` when the queue is closed and the writer may end.
     pub(super) fn pop(&self) -> Option<Queued> {
         let mut state = self.lock();
+        let mut has_lingered = false;
         loop {
             if state.closing == Some(Closing::Refuse) {
                 return None;
             }
-            if let Some(job) = state.jobs.pop_front() {
-                self.tell_waiting(&state);
+            if let Some(job) = self.take_first(&mut state) {
                 return Some(job);
             }
             if state.closing.is_some() {
                 return None;
+            }
+            if !has_lingered {
+                has_lingered = true;
+                drop(state);
+                self.linger(LINGER);
+                state = self.lock();
+                continue;
             }
             state.idle = true;
             state = self
@@ -202,11 +217,31 @@ impl Queue {
         if state.closing == Some(Closing::Refuse) {
             return None;
         }
-        let job = state.jobs.pop_front();
-        if job.is_some() {
-            self.tell_waiting(&state);
+        self.take_first(&mut state)
+    }
+
+    /// Gives others the processor until a job waits, for at most `patience`. Returns how long it took.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long the writer looks is real time of this process, not stored time"
+    )]
+    pub(super) fn linger(&self, patience: Duration) -> Duration {
+        let since = Instant::now();
+        loop {
+            let spent = since.elapsed();
+            if self.is_pending.load(Ordering::Relaxed) || patience <= spent {
+                return spent;
+            }
+            std::thread::yield_now();
         }
-        job
+    }
+
+    fn take_first(&self, state: &mut State) -> Option<Queued> {
+        let job = state.jobs.pop_front()?;
+        self.is_pending
+            .store(!state.jobs.is_empty(), Ordering::Relaxed);
+        self.tell_waiting(state);
+        Some(job)
     }
 
     /// Closes the queue. The first closing counts, but refusing may follow draining.
@@ -274,7 +309,9 @@ mod tests {
     #[test]
     fn who_comes_late_does_not_get_the_place_of_who_waits() {
         let queue = Queue::new(1);
-        let push = |name| queue.push(Box::new(Named(name)), 60_000).unwrap();
+        let push = |name| {
+            queue.push(Box::new(Named(name)), 60_000).unwrap();
+        };
         let next = || queue.pop().unwrap().job.operation();
         push("first");
         std::thread::scope(|scope| {

@@ -22,6 +22,9 @@ use crate::testing::crash;
 /// How many statements the write connection keeps prepared.
 const STATEMENT_CACHE: usize = 512;
 
+/// For how long one transaction waits for more commands altogether, once several share it: a part of what an fsync takes.
+const PATIENCE: Duration = Duration::from_micros(60);
+
 /// The longest wait that SQLite's busy handler can be told, in milliseconds: some 24 days. Longer settings mean this one.
 const BUSY_TIMEOUT_MAX_MS: u64 = i32::MAX.unsigned_abs() as u64;
 
@@ -164,6 +167,7 @@ impl Writer {
             &*self.shared.options.clock,
         );
         let mut next = 0;
+        let mut patience = PATIENCE;
         while let Some(job) = jobs.get_mut(next) {
             let before = connection.total_changes();
             let state = run_job(&mut **job, &transaction);
@@ -177,6 +181,11 @@ impl Writer {
             }
             next += 1;
             if next == jobs.len() && next < self.shared.options.batch_limit {
+                // Whoever sent one of these together with others is about to send the next: one fsync may serve it too. A command
+                // that came alone is committed at once.
+                if 1 < next {
+                    patience = patience.saturating_sub(self.shared.queue.linger(patience));
+                }
                 jobs.extend(self.shared.queue.try_pop().map(|queued| queued.job));
             }
         }
