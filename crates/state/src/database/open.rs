@@ -217,6 +217,7 @@ fn establish(
             Standing::Empty => {
                 settings::write_ahead(&connection)?;
                 create::create(&connection, schema, options)?;
+                settings::empty_the_log(&connection)?;
             }
             Standing::Older { .. } => migrate::migrate(&mut connection, schema, options)?,
             Standing::Whole => {}

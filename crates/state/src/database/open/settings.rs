@@ -121,6 +121,19 @@ pub(super) fn write_ahead(connection: &Connection) -> Result<(), Fault> {
     set(connection, "journal_mode", "WAL", "wal")
 }
 
+/// Moves what the log holds into the file and cuts the log to nothing.
+///
+/// Done once, after the creation: a new store whose log is lost must still say whose it is, and not look like no store at all. When
+/// others use the store already and do not let go of the log in time, their checkpoints do the same a little later.
+pub(super) fn empty_the_log(connection: &Connection) -> Result<(), Fault> {
+    let busy: i64 =
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    if busy != 0 {
+        tracing::warn!("the log of the new store is in use and could not be emptied yet");
+    }
+    Ok(())
+}
+
 pub(super) fn is_wal(connection: &Connection) -> Result<bool, Fault> {
     Ok(read(connection, "journal_mode")? == "wal")
 }

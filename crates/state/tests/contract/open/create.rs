@@ -110,6 +110,29 @@ fn a_creator_may_be_killed_at_any_step() {
     }
 }
 
+/// The log may be lost with the machine. Without it the file must still be an empty store of this schema, and not nothing.
+#[test]
+fn a_new_store_is_whole_without_its_log() {
+    let home = Home::empty();
+    let db = Database::open(home.path(), &counters_schema()).unwrap();
+    // What a crash right after the creation leaves, less the log. Reading the file drops this handle's locks, and nobody else is here.
+    let copied = Home::empty();
+    write_private(&copied, &fs::read(home.path()).unwrap());
+    let log = fs::metadata(path_beside(&home.path(), "-wal")).unwrap();
+    assert_eq!(log.len(), 0);
+    let only_existing = Options {
+        create: false,
+        ..options()
+    };
+    let alone = Database::open_with(copied.path(), &counters_schema(), only_existing).unwrap();
+    assert_eq!(
+        counter::value(&alone.snapshot().unwrap(), "a").unwrap(),
+        None
+    );
+    counter::create(&alone, "a").unwrap();
+    drop(db);
+}
+
 #[test]
 fn many_handles_of_one_process_create_one_store() {
     for _ in 0..10 {
