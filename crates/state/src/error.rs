@@ -375,6 +375,16 @@ pub enum Refusal {
         /// What was found.
         paths: Vec<PathBuf>,
     },
+    /// The database is missing or has no bytes, and its write-ahead log has some: they are all that is left of a store.
+    #[error(
+        "there is no database, but its log {} has {size_bytes} bytes. Put the database file back beside its log, or move the log away and restore a backup", log.display()
+    )]
+    LogWithoutDatabase {
+        /// The log.
+        log: PathBuf,
+        /// Its size in bytes.
+        size_bytes: u64,
+    },
     /// The database does not exist, and the caller asked not to create it.
     #[error(
         "there is no database here. Name the right path, or create one by opening it for writing"

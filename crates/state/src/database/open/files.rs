@@ -3,6 +3,7 @@
 //! Nothing here opens a file: closing a descriptor of a database would drop the locks that this process holds on it.
 
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,7 @@ fn check_place(place: &Place, options: &Options) -> Result<(), Refusal> {
         });
     };
     check_file_system(nearest, options)?;
+    check_log(place)?;
     if !place.exists {
         if place.directory.exists() {
             check_directory(&place.directory)?;
@@ -80,6 +82,30 @@ fn check_place(place: &Place, options: &Options) -> Result<(), Refusal> {
         Access::READ_OK | Access::WRITE_OK,
         "the database needs the right to read and write",
     )
+}
+
+/// Refuses a log whose database is missing or has no bytes. SQLite would take the log for a leftover and remove it.
+///
+/// A creation gives the file its first page before it makes a log. Looking at the log first therefore never meets one that another
+/// process is just making.
+fn check_log(place: &Place) -> Result<(), Refusal> {
+    let mut log = place.real.clone().into_os_string();
+    log.push("-wal");
+    let log = PathBuf::from(log);
+    let Ok(found) = fs::symlink_metadata(&log) else {
+        return Ok(());
+    };
+    if !found.is_file() || found.len() == 0 {
+        return Ok(());
+    }
+    match fs::metadata(&place.real) {
+        Ok(database) if !database.is_file() || 0 < database.len() => Ok(()),
+        Err(error) if error.kind() != ErrorKind::NotFound => Ok(()),
+        _ => Err(Refusal::LogWithoutDatabase {
+            log,
+            size_bytes: found.len(),
+        }),
+    }
 }
 
 /// Old state beside a missing database: the names that exist. They are not looked into.

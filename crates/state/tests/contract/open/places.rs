@@ -127,6 +127,66 @@ fn a_missing_store_is_not_created_unasked() {
     assert!(matches!(found, Refusal::Missing));
 }
 
+/// The log holds the store's data. A new database beside it would make SQLite throw it away.
+#[test]
+fn a_log_without_its_database_is_refused_and_kept() {
+    let log_of = |home: &Home| home.directory.path().join("state.sqlite-wal");
+    // A store that was in use when the machine died, with its last writes in the log only.
+    let crashed = || {
+        let live = Home::with_store();
+        let db = Database::open(live.path(), &counters_schema()).unwrap();
+        counter::add(&db, "a", 5).unwrap();
+        let home = Home::empty();
+        write_private(&home, &fs::read(live.path()).unwrap());
+        fs::copy(log_of(&live), log_of(&home)).unwrap();
+        assert!(0 < fs::metadata(log_of(&home)).unwrap().len());
+        home
+    };
+    for emptied in [false, true] {
+        for create in [true, false] {
+            let home = crashed();
+            let database = fs::read(home.path()).unwrap();
+            if emptied {
+                write_private(&home, b"");
+            } else {
+                fs::remove_file(home.path()).unwrap();
+            }
+            let found = home.refusal_with(
+                &counters_schema(),
+                Options {
+                    create,
+                    ..options()
+                },
+            );
+            assert!(
+                matches!(&found, Refusal::LogWithoutDatabase { log, .. }
+                    if log.ends_with("state.sqlite-wal")),
+                "{found:?}"
+            );
+            assert_eq!(home.path().exists(), emptied);
+            // The instruction is the way out: nothing of the store was lost.
+            write_private(&home, &database);
+            let db = Database::open(home.path(), &counters_schema()).unwrap();
+            let value = counter::value(&db.snapshot().unwrap(), "a").unwrap();
+            assert_eq!(value, Some(5));
+        }
+    }
+}
+
+/// A log without a byte has nothing to lose.
+#[test]
+fn an_empty_log_without_its_database_is_no_store() {
+    for empty_file in [false, true] {
+        let home = Home::empty();
+        write_private(&home, b"");
+        fs::rename(home.path(), home.directory.path().join("state.sqlite-wal")).unwrap();
+        if empty_file {
+            write_private(&home, b"");
+        }
+        Database::open(home.path(), &counters_schema()).unwrap();
+    }
+}
+
 #[test]
 fn old_state_beside_a_missing_store_is_refused() {
     let home = Home::empty();
