@@ -497,6 +497,10 @@ impl From<rusqlite::Error> for StateError {
                 Self::Busy { waited_ms: 0 }
             }
             Some(ErrorCode::DiskFull) => Self::DiskFull { source },
+            // A full disk meets SQLite under another code when it is the shared memory of the log that can't grow.
+            Some(ErrorCode::SystemIoFailure) if is_shared_memory_full(&source) => {
+                Self::DiskFull { source }
+            }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Corrupt {
                 what: "the database file".into(),
                 problem: source.to_string(),
@@ -518,6 +522,13 @@ impl From<rusqlite::Error> for StateError {
             },
         }
     }
+}
+
+/// Whether the file of the log's shared memory could not be made larger, which is the disk's doing and nobody else's.
+fn is_shared_memory_full(source: &rusqlite::Error) -> bool {
+    source
+        .sqlite_error()
+        .is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE)
 }
 
 fn share_sqlite(source: &rusqlite::Error) -> rusqlite::Error {
@@ -546,6 +557,26 @@ mod tests {
     use std::error::Error as _;
 
     use super::*;
+
+    #[test]
+    fn a_log_index_that_can_not_grow_is_a_full_disk() {
+        let code = |extended| {
+            StateError::from(rusqlite::Error::SqliteFailure(
+                rusqlite::ffi::Error::new(extended),
+                None,
+            ))
+            .code()
+        };
+        assert_eq!(code(4874), "diskFull");
+        assert_eq!(code(rusqlite::ffi::SQLITE_FULL), "diskFull");
+        for other in [
+            rusqlite::ffi::SQLITE_IOERR,
+            rusqlite::ffi::SQLITE_IOERR_WRITE,
+            rusqlite::ffi::SQLITE_IOERR_SHMMAP,
+        ] {
+            assert_eq!(code(other), "io");
+        }
+    }
 
     /// Case 6: neighbours of one transaction hear the cause that ended it, each as if it were alone.
     #[test]
