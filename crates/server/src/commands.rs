@@ -20,7 +20,7 @@ use holdpoint_workflows::{RunId, Workflows};
 use crate::cli::{Cli, EffectsVerb, StateVerb, Verb};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
-use crate::output::{Output, log};
+use crate::output::{self, Output, log};
 
 /// What every verb has.
 pub(crate) struct Context {
@@ -79,8 +79,12 @@ pub(crate) fn actor() -> Actor {
     Actor::control("command-line")
 }
 
-/// Reads arguments and runs one verb.
+/// Reads arguments and runs one verb. Success is said only when its output was written.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitStatus {
+    output::finish(told(arguments))
+}
+
+fn told(arguments: Vec<OsString>) -> ExitStatus {
     // Wrong arguments must be told as a document too, before anything else is known.
     let json = arguments
         .iter()

@@ -126,6 +126,11 @@ pub(crate) enum CommandError {
         /// The id.
         id: String,
     },
+    /// Somebody stopped the command at once.
+    #[error(
+        "stopped at once: what was in the middle is recovered as after a crash; see `holdpoint list`, and go on with `holdpoint work`"
+    )]
+    Interrupted,
     /// The operating system failed.
     #[error("{action} failed")]
     Io {
@@ -161,6 +166,7 @@ impl CommandError {
             | Self::NoFile { .. }
             | Self::NoStore { .. }
             | Self::NoEffect { .. } => "notFound",
+            Self::Interrupted => "interrupted",
             Self::Io { .. } => "io",
         }
     }
@@ -184,6 +190,7 @@ impl CommandError {
             | Self::NoWorkflow { .. }
             | Self::NoFile { .. }
             | Self::NoStore { .. }
+            | Self::Interrupted
             | Self::Io { .. } => None,
         }
     }
@@ -198,6 +205,7 @@ impl CommandError {
             | Self::NoFile { .. }
             | Self::NoStore { .. }
             | Self::NoEffect { .. } => ExitStatus::NotFound,
+            Self::Interrupted => ExitStatus::Cancelled,
             Self::Io { .. } => ExitStatus::Failed,
         }
     }

@@ -7,6 +7,7 @@
 pub(crate) mod json;
 pub(crate) mod log;
 pub(crate) mod progress;
+mod stdout;
 pub(crate) mod text;
 
 use std::fmt::Display;
@@ -14,13 +15,14 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
-use crate::error::CommandError;
+use crate::error::{CommandError, ExitStatus};
 
 /// Where a command writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,
     terminal: bool,
+    dumb: bool,
 }
 
 impl Output {
@@ -28,6 +30,7 @@ impl Output {
         Self {
             json,
             terminal: io::stdout().is_terminal(),
+            dumb: std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb"),
         }
     }
 
@@ -41,15 +44,15 @@ impl Output {
         !self.json && self.terminal && io::stdin().is_terminal()
     }
 
-    /// Whether lines may be rewritten.
+    /// Whether lines may be rewritten. A terminal that calls itself dumb takes no sequences.
     pub(crate) fn is_live(self) -> bool {
-        !self.json && self.terminal
+        !self.json && self.terminal && !self.dumb
     }
 
     /// Writes text and a line break; nothing in JSON mode.
     pub(crate) fn line(self, text: impl Display) {
         if !self.json {
-            write_out(&format!("{}\n", text::block(&text.to_string())));
+            stdout::write(&format!("{}\n", text::block(&text.to_string())));
         }
     }
 
@@ -61,39 +64,38 @@ impl Output {
                     action: "writing the document".to_owned(),
                     source: error.into(),
                 })?;
-            write_out(&format!("{}\n", text::escape_in_json(&text)));
+            stdout::document(&format!("{}\n", text::escape_in_json(&text)));
         }
         Ok(())
     }
 
     /// Writes a document that is the command's whole output in both modes, such as a schema.
     pub(crate) fn file(text: &str) {
-        write_out(&text::block(text));
+        stdout::write(&text::block(text));
+    }
+
+    /// Writes what a line of the terminal is asked for with; the cursor stays behind it.
+    pub(crate) fn prompt(sign: &'static str) {
+        stdout::write(sign);
     }
 
     /// Writes an error: a document in JSON mode, otherwise lines on standard error.
     pub(crate) fn error(self, error: &CommandError) {
         if self.json {
-            let document = json::error(error);
-            write_out(&format!(
-                "{}\n",
-                text::escape_in_json(&format!("{document:#}"))
-            ));
-            return;
+            stdout::document(&error_document(error));
+        } else {
+            error_lines(error);
         }
-        let mut said = String::new();
-        for (index, line) in error.chain().iter().enumerate() {
-            let begin = if index == 0 {
-                "error: "
-            } else {
-                "  caused by: "
-            };
-            said.push_str(begin);
-            said.push_str(&text::block(line));
-            said.push('\n');
+    }
+
+    /// Says that the process stops at once: in JSON mode the document of `error`, unless there was one; on a terminal the line
+    /// ends. Nothing is written after it, whoever wants to.
+    pub(crate) fn last_word(self, error: &CommandError) {
+        if self.json {
+            stdout::last_document(&error_document(error));
+        } else {
+            stdout::last_text(if self.terminal { "\n" } else { "" });
         }
-        // Nobody can be told that standard error is gone.
-        drop(io::stderr().lock().write_all(said.as_bytes()));
     }
 
     /// Writes a note about the command itself, such as what Ctrl-C does now; nothing in JSON mode.
@@ -105,10 +107,45 @@ impl Output {
     }
 }
 
-/// Writes characters that this room made or has made inert.
-fn write_out(inert: &str) {
-    let mut stdout = io::stdout().lock();
-    // A reader that went away, such as `head`, has seen what it wanted.
-    drop(stdout.write_all(inert.as_bytes()));
-    drop(stdout.flush());
+/// The exit status of a command that ends with `status`, once it is known what of its output could be written.
+///
+/// A status that already tells of something else than success stays. While another thread stops the process at once, this waits
+/// for that.
+pub(crate) fn finish(status: ExitStatus) -> ExitStatus {
+    while stdout::is_over() {
+        std::thread::park();
+    }
+    let Some(source) = stdout::take_failure() else {
+        return status;
+    };
+    error_lines(&CommandError::Io {
+        action: "writing to standard output".to_owned(),
+        source,
+    });
+    if status == ExitStatus::Done {
+        ExitStatus::Failed
+    } else {
+        status
+    }
+}
+
+fn error_document(error: &CommandError) -> String {
+    let document = json::error(error);
+    format!("{}\n", text::escape_in_json(&format!("{document:#}")))
+}
+
+fn error_lines(error: &CommandError) {
+    let mut said = String::new();
+    for (index, line) in error.chain().iter().enumerate() {
+        let begin = if index == 0 {
+            "error: "
+        } else {
+            "  caused by: "
+        };
+        said.push_str(begin);
+        said.push_str(&text::block(line));
+        said.push('\n');
+    }
+    // Nobody can be told that standard error is gone.
+    drop(io::stderr().lock().write_all(said.as_bytes()));
 }

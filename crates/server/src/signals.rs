@@ -1,4 +1,5 @@
-//! Ctrl-C: the first asks for a stop at the next durable boundary, the second stops at once.
+//! Ctrl-C: the first asks for a stop at the next durable boundary, the second stops at once. SIGTERM is the same; SIGHUP only ever
+//! asks, since a terminal that goes away may send it twice, from the kernel and from the shell.
 //!
 //! The second one ends the process from a thread of its own. A process may end between any two instructions here, so that nothing
 //! has to be tidied; but the commands of shell actions have process groups of their own and would live on, so they are ended too.
@@ -9,13 +10,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use holdpoint_state::Database;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::error::ExitStatus;
+use crate::error::{CommandError, ExitStatus};
+use crate::output::Output;
 
-/// How long stopping at once waits for the store.
-const CLOSE_PATIENCE: Duration = Duration::from_millis(500);
+/// How long stopping at once waits for the terminal, and then for the store.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Whether somebody asked for a stop.
 ///
@@ -34,7 +36,7 @@ struct Shared {
 
 impl Interrupts {
     /// Listens from now on; before that a signal ends the process, as it does by default.
-    pub(crate) fn listen(&self, store: &Database) -> std::io::Result<()> {
+    pub(crate) fn listen(&self, store: &Database, output: Output) -> std::io::Result<()> {
         *self
             .shared
             .store
@@ -42,12 +44,16 @@ impl Interrupts {
             .unwrap_or_else(PoisonError::into_inner) = Some(store.clone());
         let shared = Arc::clone(&self.shared);
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        if !is_hangup_ignored() {
+            signals.handle().add_signal(SIGHUP)?;
+        }
         std::thread::Builder::new()
             .name("holdpoint-signals".to_owned())
             .spawn(move || {
-                for _ in &mut signals {
-                    if shared.asked.swap(true, Ordering::SeqCst) {
-                        shared.stop_at_once();
+                for signal in &mut signals {
+                    let again = shared.asked.swap(true, Ordering::SeqCst);
+                    if again && signal != SIGHUP {
+                        shared.stop_at_once(output);
                     }
                 }
             })?;
@@ -74,19 +80,44 @@ impl Shared {
             .take()
     }
 
-    fn stop_at_once(&self) -> ! {
+    /// Runs on the thread that listens, not in a signal handler, so that it may write and lock.
+    fn stop_at_once(&self, output: Output) -> ! {
+        // Whoever writes to a pipe that nobody reads is not waited for.
+        with_patience(move || output.last_word(&CommandError::Interrupted));
         if let Some(store) = self.take_store() {
             // The transaction that is running commits; one that waits for another process is not waited for.
-            let (closed, waiting) = std::sync::mpsc::channel();
-            std::thread::spawn(move || {
-                store.close_now();
-                closed.send(())
-            });
-            let _ = waiting.recv_timeout(CLOSE_PATIENCE);
+            with_patience(move || store.close_now());
         }
         end_children();
         std::process::exit(i32::from(ExitStatus::Cancelled.code()))
     }
+}
+
+/// Does something and waits for it, but not for long.
+fn with_patience(act: impl FnOnce() + Send + 'static) {
+    let (done, waiting) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        act();
+        done.send(())
+    });
+    let _ = waiting.recv_timeout(PATIENCE);
+}
+
+/// Whether whoever started this process has it ignore that the terminal goes away, as `nohup` does.
+#[cfg(target_os = "linux")]
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
+}
+
+/// Elsewhere it is not known without unsafe code.
+#[cfg(not(target_os = "linux"))]
+fn is_hangup_ignored() -> bool {
+    false
 }
 
 /// Kills the process groups of this process's children.

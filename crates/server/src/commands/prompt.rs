@@ -3,7 +3,7 @@
 //! Standard input is read only when there is something to read, so that the question can be taken away when somebody else was
 //! faster; what was typed for it until then is thrown away, and so is what was typed before it stood there.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::time::Duration;
 
 use holdpoint_workflows::commands::Answer;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::{Context, actor, runs};
 use crate::error::CommandError;
-use crate::output::text;
+use crate::output::{Output, text};
 use crate::signals::Interrupts;
 
 /// How long the terminal is waited for before the run is looked at again, in nanoseconds.
@@ -66,7 +66,7 @@ pub(super) fn ask(
     let _ = tcflush(io::stdin(), QueueSelector::IFlush);
     let mut typed = String::new();
     loop {
-        prompt(if typed.is_empty() {
+        Output::prompt(if typed.is_empty() {
             "answer> "
         } else {
             "   ...> "
@@ -123,12 +123,6 @@ pub(super) fn ask(
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn prompt(sign: &str) {
-    let mut stdout = io::stdout().lock();
-    drop(stdout.write_all(sign.as_bytes()));
-    drop(stdout.flush());
 }
 
 /// One line of the terminal, or what happened before it came.

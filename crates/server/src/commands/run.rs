@@ -70,7 +70,7 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
     }
     let interrupts = Interrupts::default();
     interrupts
-        .listen(&store)
+        .listen(&store, context.output)
         .map_err(|source| CommandError::Io {
             action: "listening for signals".to_owned(),
             source,

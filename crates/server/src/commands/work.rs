@@ -24,7 +24,7 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
     let workflows = elsewhere.watch(&Workflows::new(store.clone()));
     let interrupts = Interrupts::default();
     interrupts
-        .listen(&store)
+        .listen(&store, context.output)
         .map_err(|source| CommandError::Io {
             action: "listening for signals".to_owned(),
             source,

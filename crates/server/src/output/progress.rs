@@ -93,13 +93,13 @@ impl Progress {
         self.live = true;
         // The sequence is this program's own: back to the first column, and clear the line.
         let line = text::fit(&format!("  {sign}    {at}"), columns);
-        super::write_out(&format!("\r\u{1b}[2K{line}"));
+        super::stdout::write(&format!("\r\u{1b}[2K{line}"));
     }
 
     /// Takes the live line away, so that other text can be written.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.live) {
-            super::write_out("\r\u{1b}[2K");
+            super::stdout::write("\r\u{1b}[2K");
         }
     }
 }

@@ -84,6 +84,44 @@ fn a_second_ctrl_c_stops_at_once_and_takes_the_commands_along() {
     assert_eq!(home.read("done").lines().count(), 1);
 }
 
+/// Somebody who reads documents gets one, also then.
+#[test]
+fn a_second_ctrl_c_is_told_as_a_document() {
+    let home = Home::with("held.workflow.yaml", &held("idempotent"));
+    let mut running = home.spawn(&["--json", "run", "held.workflow.yaml"]);
+    home.wait_for_file("started");
+    until("the second signal to be taken", || {
+        if running.is_over() {
+            return true;
+        }
+        running.signal(Signal::INT);
+        false
+    });
+    let ended = running.end();
+    assert_eq!(ended.status, 130);
+    let document: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(document["error"]["code"], "interrupted", "{document:#}");
+    home.write("go", "");
+}
+
+/// The terminal went away, which the kernel and the shell both say: the node still comes to its end.
+#[test]
+fn a_hangup_stops_at_a_durable_boundary() {
+    let home = Home::with("held.workflow.yaml", &held("manual"));
+    let mut running = home.spawn(&["run", "held.workflow.yaml"]);
+    home.wait_for_file("started");
+    let run = home.newest();
+    running.signal(Signal::HUP);
+    let note = running.line_of_stderr();
+    assert!(note.contains("stopping after the present node"), "{note}");
+    running.signal(Signal::HUP);
+    home.write("go", "");
+    assert_eq!(running.end().status, 130);
+    home.ok(&["work", "--until-idle"]);
+    assert_eq!(home.ok(&["show", &run])["displayStatus"], "completed");
+    assert_eq!(home.read("started").lines().count(), 1);
+}
+
 #[test]
 fn ctrl_c_ends_work() {
     let home = Home::with("ask.workflow.yaml", ASK);

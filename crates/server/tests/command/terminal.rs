@@ -24,7 +24,7 @@ impl Terminal {
         home.write(
             "terminal.sh",
             &format!(
-                "trap : INT\nexport HOLDPOINT_SWEEP_INTERVAL_MS=50 HOLDPOINT_LEASE_MS=1500\n'{}' --home '{}' {}\necho \"exit $?\"\nexec cat\n",
+                "trap : INT\nexport HOLDPOINT_SWEEP_INTERVAL_MS=50 HOLDPOINT_LEASE_MS=1500\n[ ! -e env.sh ] || . ./env.sh\n'{}' --home '{}' {}\necho \"exit $?\"\nexec cat\n",
                 env!("CARGO_BIN_EXE_holdpoint"),
                 home.path().display(),
                 words.join(" ")
@@ -123,6 +123,33 @@ completed
   a receipt
 exit 0
 "#);
+}
+
+/// Such a terminal shows what it is sent, sequences too.
+#[test]
+fn a_dumb_terminal_gets_plain_lines() {
+    let home = Home::with("held.workflow.yaml", &held("idempotent"));
+    home.write("wait.sh", "while [ ! -e begin ]; do sleep 0.02; done\n");
+    home.write("env.sh", "export TERM=dumb\n. ./wait.sh\n");
+    let Some(terminal) = Terminal::start(&home, &["run", "held.workflow.yaml"]) else {
+        return;
+    };
+    let record = home.work().join("record");
+    let recorded = terminal
+        .tmux(&["pipe-pane"])
+        .arg(format!("cat > '{}'", record.display()))
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{recorded:?}");
+    home.write("begin", "");
+    home.wait_for_file("started");
+    home.write("go", "");
+    until("the end in the record", || {
+        home.read("record").contains("exit 0")
+    });
+    let record = home.read("record");
+    assert!(record.contains("  ok   hold"), "{record}");
+    assert!(!record.contains('\u{1b}'), "{record:?}");
 }
 
 #[test]
