@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use holdpoint_state::{Refusal, Resource, StateError};
-use holdpoint_workflows::WorkflowError;
 use holdpoint_workflows::file::{FileError, Problem};
+use holdpoint_workflows::{RunId, WorkflowError};
 
 /// What a command tells by its exit status; the same for every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +126,17 @@ pub(crate) enum CommandError {
         /// The id.
         id: String,
     },
+    /// The workflow file of a run is gone, or gives no definition any more.
+    #[error(
+        "the workflow file of run {run} can't be used; put it back as it was and resume the run, or end the run with `holdpoint cancel`"
+    )]
+    SourceGone {
+        /// The run.
+        run: RunId,
+        /// What is wrong with the file.
+        #[source]
+        source: Box<FileError>,
+    },
     /// Somebody stopped the command at once.
     #[error(
         "stopped at once: what was in the middle is recovered as after a crash; see `holdpoint list`, and go on with `holdpoint work`"
@@ -160,6 +171,7 @@ impl CommandError {
                 Problem::Definition(_) | Problem::Shape { .. } => "definition",
                 _ => "workflowFile",
             },
+            Self::SourceGone { .. } => "workflowFile",
             Self::Input { .. } => "input",
             Self::Usage { .. } => "usage",
             Self::NoWorkflow { .. }
@@ -182,6 +194,7 @@ impl CommandError {
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
             Self::Workflow(error) => error.resource(),
+            Self::SourceGone { run, .. } => Some(Resource::new("run", run.as_str())),
             Self::NoEffect { id } => Some(Resource::new("effect", id.as_str())),
             Self::State(_)
             | Self::File(_)
@@ -200,7 +213,9 @@ impl CommandError {
         match self {
             Self::State(error) => of_state(error),
             Self::Workflow(error) => of_workflow(error),
-            Self::File(_) | Self::Input { .. } | Self::Usage { .. } => ExitStatus::Usage,
+            Self::File(_) | Self::SourceGone { .. } | Self::Input { .. } | Self::Usage { .. } => {
+                ExitStatus::Usage
+            }
             Self::NoWorkflow { .. }
             | Self::NoFile { .. }
             | Self::NoStore { .. }

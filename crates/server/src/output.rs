@@ -98,6 +98,12 @@ impl Output {
         }
     }
 
+    /// Writes a warning, as lines of the libraries are written: on standard error in both modes.
+    pub(crate) fn warning(text: &str) {
+        let text = text::line(text);
+        drop(writeln!(io::stderr().lock(), "warning: {text}"));
+    }
+
     /// Writes a note about the command itself, such as what Ctrl-C does now; nothing in JSON mode.
     pub(crate) fn note(self, text: impl Display) {
         if !self.json {

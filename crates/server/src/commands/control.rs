@@ -3,7 +3,7 @@
 //! A person who types one of them means it: a run that another process executes is taken away from it, unless `--if-free` is given.
 
 use holdpoint_workflows::commands::{Control, ForeignClaim, Restart};
-use holdpoint_workflows::{RunId, WorkflowError, Workflows};
+use holdpoint_workflows::{RunId, WorkflowError, Workflows, file};
 
 use super::{Context, actor};
 use crate::cli::{ControlArgs, RestartArgs, ResumeArgs};
@@ -40,7 +40,11 @@ pub(super) fn resume(context: &Context, args: &ResumeArgs) -> Result<ExitStatus,
             Some(revision) => revision,
             None => workflows.view(&run)?.run_revision,
         };
-        let receipt = workflows.accept_definition(&run, revision, actor())?;
+        let accepted = workflows.accept_definition(&run, revision, actor());
+        if let Err(WorkflowError::NoWorkflow { .. }) = &accepted {
+            check_file(&workflows, &run)?;
+        }
+        let receipt = accepted?;
         let adopted = !receipt.is_accepted();
         tell(
             context,
@@ -59,9 +63,9 @@ pub(super) fn resume(context: &Context, args: &ResumeArgs) -> Result<ExitStatus,
         control = control.expecting(revision);
     }
     let resumed = workflows.resume(&control);
-    if let Err(WorkflowError::SourceChanged { .. }) = &resumed
-        && !context.output.is_json()
-    {
+    if let Err(WorkflowError::SourceChanged { .. }) = &resumed {
+        // There is nothing to accept when the file gives no definition.
+        check_file(&workflows, &run)?;
         context.output.note(format!(
             "put the old file back, or accept what it says now: {}",
             context.hint(&["resume", run.as_str(), "--accept-definition"])
@@ -92,6 +96,21 @@ pub(super) fn restart(context: &Context, args: &RestartArgs) -> Result<ExitStatu
         context.hint(&["work", "--until-idle"])
     ));
     Ok(ExitStatus::Done)
+}
+
+/// Whether the workflow file of a run, if it came from one, still gives a definition.
+fn check_file(workflows: &Workflows, run: &RunId) -> Result<(), CommandError> {
+    let source = workflows.view(run)?.source;
+    match source.filter(|source| source.source_type == "file") {
+        Some(file) => match file::read(&file.reference) {
+            Ok(_) => Ok(()),
+            Err(source) => Err(CommandError::SourceGone {
+                run: run.clone(),
+                source: Box::new(source),
+            }),
+        },
+        None => Ok(()),
+    }
 }
 
 fn control(args: &ControlArgs) -> Result<(RunId, Control), CommandError> {

@@ -13,10 +13,13 @@ use super::Context;
 use crate::cli::WorkArgs;
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
+use crate::output::Output;
 use crate::signals::Interrupts;
 
 /// How long one wait for events lasts, in milliseconds; Ctrl-C is looked for between two.
 const LOOK_MS: u64 = 100;
+/// How many runs of each status are looked at for being parked when work begins.
+const PARKED_MAX: usize = 100;
 
 pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, CommandError> {
     let store = context.store()?;
@@ -32,10 +35,15 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
     let mut follower = store.follow_events(store.snapshot()?.last_event_seq()?)?;
     let scheduler = workflows.scheduler(context.cli.settings.scheduler())?;
     let mut touched = BTreeSet::new();
+    let mut parked = Parked {
+        context,
+        told: BTreeSet::new(),
+    };
+    parked.find(&workflows)?;
     let interrupted = loop {
         let batch = follower.next_batch(LOOK_MS)?;
         let quiet = batch.is_empty();
-        show(context, batch, &mut touched);
+        show(context, batch, &mut touched, &mut parked);
         if interrupts.asked() {
             break true;
         }
@@ -58,7 +66,7 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
         if batch.is_empty() {
             break;
         }
-        show(context, batch, &mut touched);
+        show(context, batch, &mut touched, &mut parked);
     }
     let mut runs = Vec::new();
     for run in &touched {
@@ -127,7 +135,56 @@ impl Elsewhere {
     }
 }
 
-fn show(context: &Context, batch: Vec<holdpoint_state::Event>, touched: &mut BTreeSet<String>) {
+/// The runs that are parked until somebody steps in, each told once.
+struct Parked<'a> {
+    context: &'a Context,
+    told: BTreeSet<String>,
+}
+
+impl Parked<'_> {
+    /// Tells those of this directory that were parked before, the newest of them.
+    fn find(&mut self, workflows: &Workflows) -> Result<(), CommandError> {
+        for status in [RunStatus::Queued, RunStatus::Running, RunStatus::Waiting] {
+            let page = workflows.list(&Filter {
+                status: Some(status),
+                limit: PARKED_MAX,
+                after: None,
+            })?;
+            for run in page.runs {
+                let may_be = matches!(
+                    run.display_status,
+                    Some(DisplayStatus::Queued | DisplayStatus::Ambiguous)
+                );
+                let Ok(id) = RunId::new(&run.run_id) else {
+                    continue;
+                };
+                if !may_be || !home::is_at_home(&workflows.launch_options(&id)?) {
+                    continue;
+                }
+                if let Some(code) = workflows.view(&id)?.error_code {
+                    self.tell(&run.run_id, &code);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, run: &str, code: &str) {
+        if self.told.insert(run.to_owned()) {
+            Output::warning(&format!(
+                "{run} is parked ({code}) and not executed; see why and what to do: {}",
+                self.context.hint(&["explain", run])
+            ));
+        }
+    }
+}
+
+fn show(
+    context: &Context,
+    batch: Vec<holdpoint_state::Event>,
+    touched: &mut BTreeSet<String>,
+    parked: &mut Parked<'_>,
+) {
     for event in batch {
         if event.resource_type == "run" {
             let payload = event.payload.as_deref().unwrap_or_default();
@@ -140,6 +197,11 @@ fn show(context: &Context, batch: Vec<holdpoint_state::Event>, touched: &mut BTr
                 if node.is_some() { " " } else { "" },
                 node.unwrap_or_default()
             ));
+            let is_parked = payload.get("queue").and_then(Value::as_str) == Some("parked");
+            let code = payload.get("errorCode").and_then(Value::as_str);
+            if let Some(code) = code.filter(|_| is_parked) {
+                parked.tell(&event.resource_key, code);
+            }
             touched.insert(event.resource_key);
         }
     }

@@ -222,6 +222,61 @@ fn case_055_a_changed_definition_is_refused_with_its_difference_and_can_be_accep
     assert_eq!(home.ok(&["show", &run])["displayStatus"], "completed");
 }
 
+/// A file that is gone has nothing that could be accepted.
+#[test]
+fn a_run_whose_file_is_gone_says_so() {
+    let home = Home::with("ask.workflow.yaml", ASK);
+    let run = home.asking("ask.workflow.yaml");
+    home.ok(&["pause", &run]);
+    let gone = |home: &Home| {
+        for args in [
+            &["resume", &run] as &[&str],
+            &["resume", &run, "--accept-definition"],
+        ] {
+            let (status, error) = home.json(args);
+            assert_eq!(
+                (status, &error["error"]["code"]),
+                (2, &json!("workflowFile")),
+                "{args:?}: {error:#}"
+            );
+            assert_eq!(error["error"]["resource"]["key"], run);
+            let text = home.run(args);
+            assert!(text.stderr.contains("put it back"), "{}", text.stderr);
+            assert!(!text.stderr.contains("--accept"), "{}", text.stderr);
+        }
+    };
+    std::fs::remove_file(home.work().join("ask.workflow.yaml")).unwrap();
+    gone(&home);
+    home.write("ask.workflow.yaml", "name: [");
+    gone(&home);
+    home.write("ask.workflow.yaml", ASK);
+    home.ok(&["resume", &run]);
+}
+
+/// Work that leaves a run alone until somebody steps in says so: when it parks it, and when it finds it parked.
+#[test]
+fn work_warns_of_parked_runs() {
+    let home = Home::with("ask.workflow.yaml", ASK);
+    let started = home.ok(&["run", "ask.workflow.yaml", "--detach"]);
+    let run = started["runId"].as_str().unwrap();
+    home.write("ask.workflow.yaml", &ASK.replace("nothing", "everything"));
+    for _ in 0..2 {
+        let worked = home.run(&["work", "--until-idle"]);
+        assert_eq!(worked.status, 0);
+        assert_eq!(worked.stderr.lines().count(), 1, "{}", worked.stderr);
+        let begin = format!("warning: {run} is parked (workflowSourceChanged)");
+        assert!(worked.stderr.starts_with(&begin), "{}", worked.stderr);
+        assert!(
+            worked.stderr.contains(&format!("explain {run}")),
+            "{}",
+            worked.stderr
+        );
+    }
+    home.ok(&["resume", run, "--accept-definition"]);
+    let worked = home.run(&["work", "--until-idle"]);
+    assert_eq!(worked.stderr, "");
+}
+
 /// Case 49: nobody has to ask why a run stands still.
 #[test]
 fn case_049_explain_says_who_holds_a_run() {
