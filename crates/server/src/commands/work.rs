@@ -47,8 +47,10 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
         if interrupts.asked() {
             break true;
         }
+        // Asked before the search too: a lease that ends between a search and the question would leave its run to nobody.
         let idle = quiet
             && args.until_idle
+            && !is_anything_executed(&workflows)?
             && scheduler.wait_until_idle(Duration::from_millis(LOOK_MS))
             && !is_anything_executed(&workflows)?;
         if idle {
