@@ -172,6 +172,14 @@ impl<'t> Reader<'t> {
 
     fn layout(&self, span: &Span, style: ScalarStyle) -> Layout {
         match style {
+            // Lines that are folded into one are counted as one: then only the start is certain.
+            ScalarStyle::Plain
+                if span
+                    .slice(self.text)
+                    .is_some_and(|source| source.contains('\n')) =>
+            {
+                Layout::Folded
+            }
             ScalarStyle::Plain => Layout::Line { skip: 0 },
             // An escape before the place would shift it; then only the start is certain.
             ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => {
