@@ -56,6 +56,7 @@
 //! - [`definition`]: nodes, routes, the typed builder, validation, snapshot and digest.
 //! - [`routing`]: what follows a finished node. Pure.
 //! - [`shell`]: runs one command of a shell action in its own process group.
+//! - [`agents`]: who executes agent steps without an origin session.
 //! - [`mod@file`]: workflow files, their positions, expressions and JSON Schema.
 //!
 //! None of these knows the database: they take and give values.
@@ -76,6 +77,8 @@ pub mod definition;
 pub mod file;
 pub mod routing;
 pub mod shell;
+
+pub mod agents;
 
 pub mod model;
 pub mod operations;
