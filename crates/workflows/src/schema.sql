@@ -97,14 +97,21 @@ CREATE TABLE node_attempts (
     node_type TEXT NOT NULL CHECK (node_type <> ''),
     status TEXT NOT NULL CHECK (status = 'pending' OR status = 'running' OR status = 'waiting'
         OR status = 'interrupted' OR status = 'completed' OR status = 'failed' OR status = 'timed_out' OR status = 'cancelled'),
+    prompt_hash BLOB REFERENCES blobs (blob_hash),
     output_hash BLOB REFERENCES blobs (blob_hash),
     receipt_hash BLOB REFERENCES blobs (blob_hash),
     error_hash BLOB REFERENCES blobs (blob_hash),
+    -- The settings that it began with, and keeps reading.
+    settings_scope_key INTEGER REFERENCES workflow_settings (resource_key),
+    settings_change_number INTEGER CHECK (settings_change_number >= 0),
+    settings_hash BLOB REFERENCES blobs (blob_hash),
     started_at INTEGER NOT NULL,
     -- Null: not configured yet; 0: explicitly unlimited; else the budget in milliseconds.
     timeout_ms REAL CHECK (timeout_ms >= 0),
     finished_at INTEGER,
     UNIQUE (run_key, node_id, attempt_number),
+    CHECK ((settings_scope_key IS NULL) = (settings_change_number IS NULL)),
+    CHECK ((settings_scope_key IS NULL) = (settings_hash IS NULL)),
     CHECK ((finished_at IS NOT NULL) = (status = 'completed' OR status = 'failed' OR status = 'timed_out'
         OR status = 'cancelled'))
 ) STRICT;
@@ -127,7 +134,9 @@ CREATE TABLE interactive_requests (
     run_key INTEGER NOT NULL REFERENCES runs (resource_key),
     attempt_key INTEGER NOT NULL UNIQUE REFERENCES node_attempts (attempt_key),
     target_session_id TEXT NOT NULL CHECK (target_session_id <> ''),
-    kind TEXT NOT NULL CHECK (kind = 'agent' OR kind = 'assistant' OR kind = 'checkpoint' OR kind = 'decision'),
+    -- `external` is for node kinds of other crates: only their own commands answer them.
+    kind TEXT NOT NULL CHECK (kind = 'agent' OR kind = 'assistant' OR kind = 'checkpoint' OR kind = 'decision'
+        OR kind = 'external'),
     contract_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
     revision INTEGER NOT NULL DEFAULT 1 CHECK (revision >= 1),
     status TEXT NOT NULL CHECK (status = 'pending' OR status = 'settled' OR status = 'cancelled'),
@@ -157,4 +166,217 @@ CREATE TABLE interactive_submissions (
     receipt_hash BLOB REFERENCES blobs (blob_hash),
     submitted_at INTEGER NOT NULL,
     UNIQUE (request_key, idempotency_key)
+) STRICT, WITHOUT ROWID;
+
+-- Measured stretches of active execution of an attempt. Times of the wall clock are labels; `elapsed_ms` is of the monotonic clock.
+CREATE TABLE attempt_active_intervals (
+    attempt_key INTEGER NOT NULL REFERENCES node_attempts (attempt_key),
+    interval_number INTEGER NOT NULL CHECK (interval_number > 0),
+    started_at INTEGER NOT NULL,
+    observed_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    elapsed_ms REAL NOT NULL DEFAULT 0 CHECK (elapsed_ms >= 0),
+    PRIMARY KEY (attempt_key, interval_number)
+) STRICT, WITHOUT ROWID;
+-- For store::intervals: at most one stretch of an attempt is open.
+CREATE UNIQUE INDEX attempt_active_intervals_one_open ON attempt_active_intervals (attempt_key) WHERE ended_at IS NULL;
+
+-- Keyed, replaceable progress that an attempt published. The current value of (type, key) is the one with the highest sequence.
+CREATE TABLE workflow_updates (
+    attempt_key INTEGER NOT NULL REFERENCES node_attempts (attempt_key),
+    update_seq INTEGER NOT NULL CHECK (update_seq > 0),
+    update_id TEXT NOT NULL UNIQUE CHECK (update_id <> ''),
+    -- The caller's own key, so that a repeat meets its earlier self.
+    request_id TEXT,
+    run_revision INTEGER NOT NULL CHECK (run_revision > 0),
+    update_type TEXT NOT NULL CHECK (update_type <> ''),
+    update_key TEXT NOT NULL CHECK (update_key <> ''),
+    data_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    recorded_at INTEGER NOT NULL,
+    PRIMARY KEY (attempt_key, update_seq)
+) STRICT, WITHOUT ROWID;
+-- For views::updates and the limit of current pairs.
+CREATE INDEX workflow_updates_current ON workflow_updates (attempt_key, update_type, update_key, update_seq);
+-- For commands::update: repeats of one call.
+CREATE UNIQUE INDEX workflow_updates_request ON workflow_updates (attempt_key, request_id) WHERE request_id IS NOT NULL;
+
+-- The live settings of one invocation of a workflow. The change number is the count of its rows in workflow_setting_changes.
+CREATE TABLE workflow_settings (
+    resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
+    scope_id TEXT NOT NULL UNIQUE CHECK (scope_id <> ''),
+    origin_run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    active_run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    mount_path TEXT NOT NULL,
+    invocation INTEGER NOT NULL CHECK (invocation > 0),
+    change_number INTEGER NOT NULL DEFAULT 0 CHECK (change_number >= 0),
+    initial_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    current_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    created_at INTEGER NOT NULL,
+    UNIQUE (origin_run_key, mount_path, invocation)
+) STRICT;
+-- For store::settings: the scopes of a run.
+CREATE INDEX workflow_settings_by_run ON workflow_settings (active_run_key, mount_path, invocation);
+
+CREATE TABLE workflow_setting_changes (
+    scope_key INTEGER NOT NULL REFERENCES workflow_settings (resource_key),
+    change_number INTEGER NOT NULL CHECK (change_number > 0),
+    change_id TEXT NOT NULL UNIQUE CHECK (change_id <> ''),
+    request_id TEXT NOT NULL CHECK (request_id <> ''),
+    actor_type TEXT NOT NULL CHECK (actor_type <> ''),
+    actor_id TEXT,
+    source_type TEXT NOT NULL,
+    patch_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    before_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    after_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    accepted_at INTEGER NOT NULL,
+    PRIMARY KEY (scope_key, change_number),
+    UNIQUE (scope_key, request_id)
+) STRICT, WITHOUT ROWID;
+
+-- Prompts that the origin session is shown after the run completes.
+CREATE TABLE workflow_follow_ups (
+    resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
+    follow_up_id TEXT NOT NULL UNIQUE CHECK (follow_up_id <> ''),
+    run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    request_id TEXT NOT NULL CHECK (request_id <> ''),
+    order_number INTEGER NOT NULL CHECK (order_number > 0),
+    target_session_id TEXT NOT NULL CHECK (target_session_id <> ''),
+    actor_type TEXT NOT NULL CHECK (actor_type <> ''),
+    actor_id TEXT,
+    source_type TEXT NOT NULL,
+    prompt_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    status TEXT NOT NULL CHECK (status = 'queued' OR status = 'removed' OR status = 'cancelled'),
+    reason_hash BLOB REFERENCES blobs (blob_hash),
+    created_at INTEGER NOT NULL,
+    UNIQUE (run_key, request_id),
+    UNIQUE (run_key, order_number),
+    CHECK ((reason_hash IS NULL) = (status = 'queued'))
+) STRICT;
+-- For store::messages: the follow-ups of a session in their order.
+CREATE INDEX workflow_follow_ups_by_session ON workflow_follow_ups (target_session_id, run_key, order_number);
+
+-- Text that must appear in an origin session. Only evidence of the session's branch makes it sent.
+CREATE TABLE workflow_messages (
+    message_key INTEGER PRIMARY KEY,
+    workflow_message_id TEXT NOT NULL UNIQUE CHECK (workflow_message_id <> ''),
+    run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    target_session_id TEXT NOT NULL CHECK (target_session_id <> ''),
+    kind TEXT NOT NULL CHECK (kind = 'step' OR kind = 'decision' OR kind = 'notification' OR kind = 'terminal'
+        OR kind = 'followUp'),
+    source_id TEXT NOT NULL CHECK (source_id <> ''),
+    content_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    order_number INTEGER NOT NULL CHECK (order_number > 0),
+    status TEXT NOT NULL CHECK (status = 'pending' OR status = 'sent' OR status = 'cancelled'),
+    pi_session_entry_id TEXT,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    UNIQUE (target_session_id, order_number),
+    CHECK ((pi_session_entry_id IS NOT NULL) = (status = 'sent'))
+) STRICT;
+-- For store::messages: what a session has still to show, in its order.
+CREATE INDEX workflow_messages_pending ON workflow_messages (target_session_id, order_number) WHERE status = 'pending';
+-- For views and the terminal fan-out: the messages of a run.
+CREATE INDEX workflow_messages_by_run ON workflow_messages (run_key, order_number);
+-- For store::messages: the messages of a request, a decision or a run's end.
+CREATE INDEX workflow_messages_by_source ON workflow_messages (source_id, kind, order_number);
+-- For commands: at most one pending step message of a request.
+CREATE UNIQUE INDEX workflow_messages_one_pending_step ON workflow_messages (source_id)
+    WHERE kind = 'step' AND status = 'pending';
+
+-- Ownership of one model turn in an origin session.
+CREATE TABLE workflow_turns (
+    workflow_turn_id TEXT NOT NULL PRIMARY KEY CHECK (workflow_turn_id <> ''),
+    message_key INTEGER NOT NULL REFERENCES workflow_messages (message_key),
+    run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    target_session_id TEXT NOT NULL CHECK (target_session_id <> ''),
+    state TEXT NOT NULL CHECK (state = 'started' OR state = 'ended'),
+    stop_reason TEXT CHECK (stop_reason IS NULL OR stop_reason = 'completed' OR stop_reason = 'aborted'
+        OR stop_reason = 'error' OR stop_reason = 'lost'),
+    response_session_entry_id TEXT,
+    started_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    CHECK ((state = 'started') = (stop_reason IS NULL)),
+    CHECK ((state = 'started') = (ended_at IS NULL)),
+    CHECK (state = 'ended' OR response_session_entry_id IS NULL)
+) STRICT, WITHOUT ROWID;
+-- For commands::turns: at most one open turn of a message.
+CREATE UNIQUE INDEX workflow_turns_one_open_of_message ON workflow_turns (message_key) WHERE state = 'started';
+-- For commands::turns: at most one open turn of a session.
+CREATE UNIQUE INDEX workflow_turns_one_open_of_session ON workflow_turns (target_session_id) WHERE state = 'started';
+-- For the terminal fan-out: the turns of a run.
+CREATE INDEX workflow_turns_by_run ON workflow_turns (run_key, started_at);
+
+-- Which finished run a person cleared from the view of a session.
+CREATE TABLE session_terminal_views (
+    target_session_id TEXT NOT NULL PRIMARY KEY CHECK (target_session_id <> ''),
+    cleared_run_key INTEGER REFERENCES runs (resource_key),
+    cleared_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+-- For retention: the views that name a run.
+CREATE INDEX session_terminal_views_by_run ON session_terminal_views (cleared_run_key) WHERE cleared_run_key IS NOT NULL;
+
+-- One recording of a session. Its resource is of type `session`.
+CREATE TABLE session_segments (
+    resource_key INTEGER PRIMARY KEY REFERENCES resources (resource_key),
+    segment_id TEXT NOT NULL UNIQUE CHECK (segment_id <> ''),
+    run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    attempt_key INTEGER REFERENCES node_attempts (attempt_key),
+    capture_key TEXT NOT NULL,
+    session_id TEXT NOT NULL CHECK (session_id <> ''),
+    binding_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    status TEXT NOT NULL CHECK (status = 'recording' OR status = 'complete' OR status = 'failed'),
+    entry_count INTEGER NOT NULL DEFAULT 0 CHECK (entry_count >= 0),
+    event_count INTEGER NOT NULL DEFAULT 0 CHECK (event_count >= 0),
+    failure_hash BLOB REFERENCES blobs (blob_hash),
+    created_at INTEGER NOT NULL,
+    finished_at INTEGER,
+    UNIQUE (run_key, capture_key),
+    CHECK ((finished_at IS NULL) = (status = 'recording')),
+    CHECK ((failure_hash IS NOT NULL) = (status = 'failed'))
+) STRICT;
+-- For recovery: recordings whose recorder may be gone.
+CREATE INDEX session_segments_recording ON session_segments (resource_key) WHERE status = 'recording';
+
+-- Settled entries of a session, as they are, each once.
+CREATE TABLE session_entries (
+    segment_key INTEGER NOT NULL REFERENCES session_segments (resource_key),
+    entry_seq INTEGER NOT NULL CHECK (entry_seq > 0),
+    run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    run_seq INTEGER NOT NULL CHECK (run_seq > 0),
+    entry_id TEXT NOT NULL CHECK (entry_id <> ''),
+    entry_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    recorded_at INTEGER NOT NULL,
+    PRIMARY KEY (segment_key, entry_seq),
+    UNIQUE (segment_key, entry_id),
+    UNIQUE (run_key, run_seq)
+) STRICT, WITHOUT ROWID;
+
+-- Which entries are the prompt, the response, the first and the last of an attempt.
+CREATE TABLE attempt_entries (
+    attempt_key INTEGER NOT NULL REFERENCES node_attempts (attempt_key),
+    role TEXT NOT NULL CHECK (role = 'prompt' OR role = 'response' OR role = 'first' OR role = 'last'),
+    segment_key INTEGER NOT NULL,
+    entry_seq INTEGER NOT NULL,
+    PRIMARY KEY (attempt_key, role),
+    FOREIGN KEY (segment_key, entry_seq) REFERENCES session_entries (segment_key, entry_seq)
+) STRICT, WITHOUT ROWID;
+-- For retention: the links to an entry.
+CREATE INDEX attempt_entries_by_entry ON attempt_entries (segment_key, entry_seq);
+
+-- Live events of a session: turns, messages and tools, without the deltas of tokens.
+CREATE TABLE session_events (
+    segment_key INTEGER NOT NULL REFERENCES session_segments (resource_key),
+    event_seq INTEGER NOT NULL CHECK (event_seq > 0),
+    run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    run_seq INTEGER NOT NULL CHECK (run_seq > 0),
+    event_type TEXT NOT NULL CHECK (event_type <> ''),
+    node_id TEXT,
+    attempt_id TEXT,
+    turn_id TEXT,
+    message_id TEXT,
+    tool_call_id TEXT,
+    payload_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    recorded_at INTEGER NOT NULL,
+    PRIMARY KEY (segment_key, event_seq),
+    UNIQUE (run_key, run_seq)
 ) STRICT, WITHOUT ROWID;
