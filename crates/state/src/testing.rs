@@ -6,6 +6,7 @@
 pub mod counter;
 pub mod crash;
 pub mod faults;
+pub mod plain;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
