@@ -4,7 +4,13 @@
 //! back. Not here: any knowledge of the database, the time budget of a step (the engine raises the signal), validation of an
 //! output (the node's own `validate`, run by the engine).
 
+mod command;
+mod extract;
+
 use serde_json::Value;
+
+pub use command::CommandAgent;
+pub use extract::extract;
 
 use crate::definition::{CancellationSignal, NodeError};
 use crate::id::{AttemptId, NodeId, RunId};

@@ -19,6 +19,8 @@ pub struct ShellCommand {
     pub cwd: Option<PathBuf>,
     /// Variables to add to the environment of the engine, or to replace in it.
     pub env: BTreeMap<String, String>,
+    /// What it reads on standard input; without it, nothing. It is in no receipt.
+    pub stdin: Option<String>,
     /// Whether an exit status other than 0, or a signal, is an ordinary result.
     pub allow_non_zero_exit: bool,
     /// How many characters of standard output, and of standard error, are kept.
@@ -33,6 +35,7 @@ impl ShellCommand {
             args: Vec::new(),
             cwd: None,
             env: BTreeMap::new(),
+            stdin: None,
             allow_non_zero_exit: false,
             max_output_chars: DEFAULT_MAX_OUTPUT_CHARS,
         }
@@ -63,6 +66,13 @@ impl ShellCommand {
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets what it reads on standard input. It need not read it.
+    #[must_use]
+    pub fn stdin(mut self, text: impl Into<String>) -> Self {
+        self.stdin = Some(text.into());
         self
     }
 

@@ -9,8 +9,8 @@
 //! Signals are only sent while the leader is not reaped, so the group number can't belong to
 //! strangers.
 
-use std::io;
-use std::process::{Child, Command, Stdio};
+use std::io::{self, Write as _};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
@@ -147,6 +147,7 @@ fn supervise(
     let mut child = spawn(command).map_err(|error| spawn_failed(error.to_string()))?;
     let group = Pid::from_child(&child);
 
+    feed(child.stdin.take(), command.stdin.clone());
     let (sender, events) = mpsc::channel();
     let stdout = capture(child.stdout.take(), command.max_output_chars, &sender);
     let stderr = capture(child.stderr.take(), command.max_output_chars, &sender);
@@ -210,7 +211,10 @@ fn spawn(command: &ShellCommand) -> io::Result<Child> {
     process
         .args(&command.args)
         .envs(&command.env)
-        .stdin(Stdio::null())
+        .stdin(match command.stdin {
+            Some(_) => Stdio::piped(),
+            None => Stdio::null(),
+        })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
@@ -218,6 +222,16 @@ fn spawn(command: &ShellCommand) -> io::Result<Child> {
         process.current_dir(cwd);
     }
     process.spawn()
+}
+
+/// Writes standard input on a thread of its own: a command that reads nothing must not block what waits for it.
+fn feed(stream: Option<ChildStdin>, text: Option<String>) {
+    if let (Some(mut stream), Some(text)) = (stream, text) {
+        std::thread::spawn(move || {
+            // A command that closed its input did not want the rest.
+            let _unread = stream.write_all(text.as_bytes());
+        });
+    }
 }
 
 /// Reads a stream on a thread of its own, which says when the stream is closed.

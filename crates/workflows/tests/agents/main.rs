@@ -1,0 +1,6 @@
+//! The contract of the executors of agent steps, through their public surface and with real processes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod command;
+mod support;
