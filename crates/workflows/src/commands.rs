@@ -19,11 +19,13 @@ mod terminal;
 use holdpoint_state::{Change, Operation, Payload, StateError};
 
 pub use accept::accept_definition;
-pub use advance::{Advanced, FinishedAttempt, Move, NewAttempt, advance, set_timeout};
-pub use answer::{Answer, Answered, answer};
+pub use advance::{
+    Advanced, FinishedAttempt, Move, NewAttempt, Notification, advance, set_timeout,
+};
+pub use answer::{Answer, Answered, answer, settle};
 pub use claim::{Claimed, Claiming, Plan, claim};
 pub use control::{Control, ForeignClaim, Paused, cancel, pause, resume};
-pub use park::{doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
+pub use park::{Ask, doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
 pub use restart::{Restart, restart};
 pub use start::{Start, start};
 

@@ -8,9 +8,11 @@
 //! is its [snapshot](Definition::snapshot), and a run is resumed only on a definition with the same
 //! [digest](Definition::digest).
 
+mod agent;
 mod builder;
 mod cancellation;
 mod context;
+mod custom;
 mod edge;
 mod error;
 mod graph;
@@ -29,11 +31,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use agent::{Agent, ExpectedOutput, NotificationKind, Notify, TextFunction, ValidateFunction};
 pub use builder::Workflow;
 pub use cancellation::{CancellationSignal, CancellationSource, StopReason, WatchGuard};
 pub use context::{Context, NodeContext, NodeError};
+pub(crate) use custom::Beside;
+pub use custom::{CustomNode, NodeStep, Park, Parked};
 pub use edge::{EdgeDraft, Route, SwitchPath, SwitchRoot, TargetDraft};
 pub use error::{DefinitionError, RESERVED_NAMES};
+pub(crate) use node::OWN_NODE_TYPES;
 pub use node::{
     Action, ActionExecution, Checkpoint, CommandFunction, Compute, DEFAULT_TIMEOUT_MS,
     EffectRequest, EffectSpec, Node, NodeKind, ParseFunction, RESOLVE_LIMIT_MS, Recovery,

@@ -233,6 +233,8 @@ words! {
         Checkpoint = "checkpoint",
         /// A verified person, with one of the choices.
         Decision = "decision",
+        /// The domain that brought the node's kind.
+        External = "external",
     }
 }
 
@@ -282,6 +284,12 @@ pub const DETAIL_LIMIT_CHARS: usize = 8_192;
 
 /// What `runs.status_detail` says while a run waits at a checkpoint.
 pub const WAITING_FOR_CHECKPOINT: &str = "waiting for checkpoint input";
+/// What `runs.status_detail` says while a run waits for a human decision.
+pub const WAITING_FOR_DECISION: &str = "waiting for a human decision";
+/// What `runs.status_detail` says while a run waits for its origin session.
+pub const WAITING_FOR_SESSION: &str = "waiting for origin-session input";
+/// What `runs.status_detail` says while a run waits for the domain that brought its node's kind.
+pub const WAITING_FOR_DOMAIN: &str = "waiting for another domain";
 /// What `runs.status_detail` says while a run waits because of an ambiguous effect.
 pub const WAITING_FOR_REVIEW: &str =
     "an effect's outcome is unknown; review it, then resume the run";
@@ -310,6 +318,16 @@ pub fn restart_run_id(source: &RunId, revision: u64) -> String {
     let canonical = serde_json::json!([source, revision]).to_string();
     format!(
         "restart-{}",
+        holdpoint_state::Digest::of(canonical.as_bytes())
+    )
+}
+
+/// The id of a workflow message: the same text for the same reason is the same message.
+pub fn message_id(kind: &str, source: &str, key: &str) -> String {
+    let canonical =
+        serde_json::json!({ "idempotencyKey": key, "kind": kind, "sourceId": source }).to_string();
+    format!(
+        "workflow-message-{}",
         holdpoint_state::Digest::of(canonical.as_bytes())
     )
 }

@@ -95,6 +95,8 @@ operations! {
         "Makes a paused or parked run eligible again; blocks of the scheduler are cleared.";
     ANSWER = "run.answer", "interaction_submitted", &[Session, Human, Channel, Control, Policy], NotRequired, &["running", "waiting"] => &["running", "waiting"],
         "Accepts the answer of a checkpoint; the run becomes eligible, nothing is launched by it.";
+    SETTLE = "run.settle_request", "interaction_submitted", &[Session, Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["running", "waiting"] => &["running", "waiting"],
+        "Accepts the answer that the domain of a node's kind gives to the attempt that it parked, inside that domain's own command.";
     ACCEPT_DEFINITION = "run.accept_definition", "run.definition_accepted", &[Human, Control], NotRequired, OPEN => OPEN,
         "Pins a parked run to a changed definition, because a person looked at the difference.";
 }

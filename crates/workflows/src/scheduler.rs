@@ -15,6 +15,7 @@ use std::time::Duration;
 use holdpoint_state::effects::BackOff;
 use holdpoint_state::{Database, Owner, OwnerKind};
 
+use crate::agents::AgentExecutor;
 use crate::engine::{ActiveRuns, Deadlines, Executed, Executor, Runner, Stop, panic_text};
 use crate::error::WorkflowError;
 use crate::id::RunId;
@@ -78,6 +79,7 @@ impl Scheduler {
     pub(crate) fn start(
         db: &Database,
         resolver: Arc<dyn SourceResolver>,
+        agents: Option<Arc<dyn AgentExecutor>>,
         hub: &Arc<Hub>,
         admission: Option<Admission>,
         options: SchedulerOptions,
@@ -91,6 +93,7 @@ impl Scheduler {
             runner: Runner {
                 db: db.clone(),
                 resolver,
+                agents,
                 owner,
                 lease_ms: options.lease_ms,
                 deadlines,

@@ -4,6 +4,7 @@
 //! Not here: whether a change is right (`commands`, `model`), reading for people (`views`), the clock, other I/O.
 
 pub(crate) mod attempts;
+pub(crate) mod messages;
 pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod runs;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use holdpoint_state::{Actor, Database, Receipt};
 use serde_json::Value;
 
+use crate::agents::AgentExecutor;
 use crate::commands::{self, Answer, Answered, Control, Paused, Restart, Start};
 use crate::definition::{Definition, SourceIdentity};
 use crate::error::WorkflowError;
@@ -31,6 +32,7 @@ pub struct Workflows {
     resolver: Arc<dyn SourceResolver>,
     hub: Arc<Hub>,
     admission: Option<Admission>,
+    agents: Option<Arc<dyn AgentExecutor>>,
 }
 
 impl Workflows {
@@ -45,6 +47,7 @@ impl Workflows {
             resolver,
             hub,
             admission: None,
+            agents: None,
         }
     }
 
@@ -52,6 +55,13 @@ impl Workflows {
     #[must_use]
     pub fn resolving_with(mut self, resolver: Arc<dyn SourceResolver>) -> Self {
         self.resolver = resolver;
+        self
+    }
+
+    /// The same with an executor for the agents of headless runs. Without one, such runs are left to other programs.
+    #[must_use]
+    pub fn executing_agents_with(mut self, agents: Arc<dyn AgentExecutor>) -> Self {
+        self.agents = Some(agents);
         self
     }
 
@@ -88,6 +98,7 @@ impl Workflows {
         Scheduler::start(
             &self.db,
             Arc::clone(&self.resolver),
+            self.agents.clone(),
             &self.hub,
             self.admission.clone(),
             options,

@@ -34,10 +34,10 @@ pub fn accept_definition(
     let digest = Digest(definition.digest());
     let name = definition.name().to_owned();
     let snapshot = Payload::json(definition.snapshot())?;
-    let types: BTreeMap<String, &'static str> = definition
+    let types: BTreeMap<String, String> = definition
         .nodes()
         .iter()
-        .map(|(id, node)| (id.to_string(), node.kind.node_type()))
+        .map(|(id, node)| (id.to_string(), node.kind.node_type().to_owned()))
         .collect();
     let source = source.clone();
     let command = Command::new(&operations::ACCEPT_DEFINITION, resource(run))
@@ -59,7 +59,7 @@ pub fn accept_definition(
             return Ok(Outcome::Adopted(()));
         }
         for (node, node_type) in store::attempts::visited(change)? {
-            if types.get(&node).copied() != Some(node_type.as_str()) {
+            if types.get(&node) != Some(&node_type) {
                 return Err(row.rejected(format!(
                     "it has been at node {node:?} of type {node_type}, which the new definition lacks; cancel it instead"
                 )));

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::Touches;
 use super::terminal::{self, Ending};
-use crate::definition::{Definition, TimeBudget};
+use crate::definition::{Definition, NotificationKind, TimeBudget};
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId, RunId};
-use crate::model::{AttemptStatus, RunStatus, TerminalStatus, cut};
+use crate::model::{AttemptStatus, RequestKind, RunStatus, TerminalStatus, cut};
 use crate::operations;
 use crate::routing::{self, Next, NodeOutcome, NodeResult};
 use crate::store;
@@ -30,12 +30,36 @@ pub struct NewAttempt {
     pub effect: Option<NewEffect>,
 }
 
+/// A text that the origin session is shown when its attempt ends.
+#[derive(Debug, Clone)]
+pub struct Notification(Payload);
+
+impl Notification {
+    /// A text of a kind.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::State`] when it is too large to store.
+    pub fn new(kind: NotificationKind, text: &str) -> Result<Self, WorkflowError> {
+        let content = json!({ "kind": kind, "text": text });
+        Ok(Self(Payload::json(&content)?))
+    }
+
+    fn content(&self) -> &Payload {
+        &self.0
+    }
+}
+
 /// An attempt that ended.
 #[derive(Debug, Clone)]
 pub struct FinishedAttempt {
     pub(crate) result: NodeResult,
     pub(crate) output: Option<Payload>,
     pub(crate) receipt: Option<Payload>,
+    /// What an agent was told.
+    pub(crate) prompt: Option<Payload>,
+    /// What the origin session is to be shown.
+    pub(crate) notification: Option<Notification>,
     pub(crate) effect: Option<(EffectAttempt, Settlement)>,
 }
 
@@ -67,9 +91,25 @@ impl FinishedAttempt {
         Self {
             output,
             receipt,
+            prompt: None,
+            notification: None,
             effect: None,
             result,
         }
+    }
+
+    /// Shows the origin session a text: the message is made in the transaction that ends the attempt.
+    #[must_use]
+    pub fn notifying(mut self, notification: Notification) -> Self {
+        self.notification = Some(notification);
+        self
+    }
+
+    /// Keeps what an agent was told. A prompt that is too large to store is left out: its attempt ended all the same.
+    #[must_use]
+    pub(crate) fn prompted(mut self, prompt: Option<&str>) -> Self {
+        self.prompt = prompt.and_then(|prompt| Payload::text(prompt).ok());
+        self
     }
 
     /// Whether it settles what an action did.
@@ -271,13 +311,14 @@ fn finish(
         .transpose()?;
     let accepted = store::requests::accepted_payload(change, active.key)?;
     match (accepted, result.outcome) {
-        (Some((request, payload)), NodeOutcome::Ok) => {
-            if output != Some(payload) {
+        (Some(accepted), NodeOutcome::Ok) => {
+            // What a domain's answer means is for the node's kind to say.
+            if accepted.kind != RequestKind::External && output != Some(accepted.payload) {
                 return Err(refuse(change, "the output is not the accepted answer"));
             }
-            store::requests::consume(change, request)?;
+            store::requests::consume(change, accepted.request)?;
         }
-        (Some((request, _)), _) => store::requests::consume(change, request)?,
+        (Some(accepted), _) => store::requests::consume(change, accepted.request)?,
         (None, NodeOutcome::Ok) if active.node_type == "checkpoint" => {
             return Err(refuse(
                 change,
@@ -294,6 +335,13 @@ fn finish(
         .as_ref()
         .map(|receipt| change.put_blob(receipt))
         .transpose()?;
+    if let Some(prompt) = &finished.prompt {
+        let prompt = change.put_blob(prompt)?;
+        store::attempts::set_prompt(change, active.key, prompt)?;
+    }
+    if let Some(notification) = &finished.notification {
+        store::messages::notify(change, &result.attempt_id, notification.content())?;
+    }
     let error = match &result.error {
         Some(text) => Some(change.put_blob(&Payload::text(text.as_str())?)?),
         None => None,

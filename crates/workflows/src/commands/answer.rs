@@ -104,17 +104,58 @@ pub struct Answered {
 /// [`WorkflowError::Conflict`] when the request has another answer, the key another value, or the revision moved on;
 /// [`WorkflowError::Rejected`] when the run waits for nothing that an answer could settle.
 pub fn answer(db: &Database, answer: &Answer) -> Result<Receipt<Answered>, WorkflowError> {
-    if answer.key.is_empty() || 512 < answer.key.chars().count() {
+    check_key(&answer.key)?;
+    let payload = Payload::json(&answer.value)?;
+    let command = Command::new(&operations::ANSWER, resource(&answer.run)).by(answer.actor.clone());
+    let answer = answer.clone();
+    db.commit(command, move |change| {
+        submit(change, &answer, &payload, &[RequestKind::Checkpoint])
+    })
+    .map_err(no_run)
+}
+
+/// Settles the request of an attempt that a node kind of another crate parked, inside a change of that crate's own resource: the run
+/// becomes eligible in the same transaction. The actor is that of the change.
+///
+/// The answer becomes what [`CustomNode::complete`](crate::definition::CustomNode::complete) makes of it. A repeat with the same
+/// key and value gets the first receipt, and the run's revision does not move.
+///
+/// # Errors
+///
+/// As [`answer()`]; also [`WorkflowError::Rejected`] for a request that a domain may not settle, such as a checkpoint.
+pub fn settle(
+    change: &mut Change<'_>,
+    run: &RunId,
+    request: &str,
+    (key, value): (&str, &Value),
+) -> Result<Receipt<Answered>, WorkflowError> {
+    let answer = Answer::new(run, value.clone())
+        .to(request)
+        .key(key)
+        .by(change.actor().clone());
+    check_key(&answer.key)?;
+    let payload = Payload::json(value)?;
+    let command = Command::new(&operations::SETTLE, resource(run)).by(answer.actor.clone());
+    change
+        .also(&command, |change| {
+            submit(
+                change,
+                &answer,
+                &payload,
+                &[RequestKind::Decision, RequestKind::External],
+            )
+        })
+        .map_err(no_run)
+}
+
+fn check_key(key: &str) -> Result<(), WorkflowError> {
+    if key.is_empty() || 512 < key.chars().count() {
         return Err(WorkflowError::Input {
             what: "answer key",
             problem: "it must have 1 to 512 characters".to_owned(),
         });
     }
-    let payload = Payload::json(&answer.value)?;
-    let command = Command::new(&operations::ANSWER, resource(&answer.run)).by(answer.actor.clone());
-    let answer = answer.clone();
-    db.commit(command, move |change| submit(change, &answer, &payload))
-        .map_err(no_run)
+    Ok(())
 }
 
 /// A run that does not exist is told in this domain's words.
@@ -133,6 +174,7 @@ fn submit(
     change: &mut Change<'_>,
     answer: &Answer,
     payload: &Payload,
+    kinds: &[RequestKind],
 ) -> Result<Outcome<Answered>, WorkflowError> {
     let run = store::runs::run(change)?;
     let request = find(change, &run, answer)?;
@@ -145,10 +187,13 @@ fn submit(
             run: run.run_id.to_string(),
         });
     }
-    if request.kind != RequestKind::Checkpoint {
+    if !kinds.contains(&request.kind) {
+        let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
         return Err(run.rejected(format!(
-            "request {} is of kind {}, not a checkpoint",
-            request.request_id, request.kind
+            "request {} is of kind {}, not {}",
+            request.request_id,
+            request.kind,
+            kinds.join(" or ")
         )));
     }
     let conflict = |problem: String| WorkflowError::Conflict {

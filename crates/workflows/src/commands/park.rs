@@ -8,11 +8,13 @@ use holdpoint_state::{
 use serde_json::json;
 
 use super::{Touches, claim};
+use crate::definition::{Beside, OWN_NODE_TYPES, Park, Parked};
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, RunId};
 use crate::model::{
     AttemptStatus, LOAD_FAILED, ParkCode, RequestKind, RunStatus, WAITING_FOR_CHECKPOINT,
-    WAITING_FOR_REVIEW, cut, request_id, resource,
+    WAITING_FOR_DECISION, WAITING_FOR_DOMAIN, WAITING_FOR_REVIEW, WAITING_FOR_SESSION, cut,
+    request_id, resource,
 };
 use crate::operations;
 use crate::store;
@@ -20,26 +22,106 @@ use crate::store;
 /// How long the system's own control claim would last; it is released in the transaction that takes it.
 pub(super) const CONTROL_LEASE_MS: i64 = 30_000;
 
-/// Parks the run at a checkpoint: request, attempt, run, queue and lease in one transaction. Returns the request's id.
+/// What an attempt waits for.
+#[derive(Clone)]
+pub struct Ask {
+    kind: RequestKind,
+    contract: serde_json::Value,
+    detail: Option<String>,
+    prompt: Option<String>,
+    beside: Option<Beside>,
+}
+
+impl Ask {
+    /// A request of a kind, with the contract that a client needs to answer it.
+    pub fn new(kind: RequestKind, contract: serde_json::Value) -> Self {
+        Self {
+            kind,
+            contract,
+            detail: None,
+            prompt: None,
+            beside: None,
+        }
+    }
+
+    /// The wait of a node of another crate.
+    pub(crate) fn parked(park: Park, contract: serde_json::Value) -> Self {
+        Self {
+            kind: if park.is_decision {
+                RequestKind::Decision
+            } else {
+                RequestKind::External
+            },
+            contract,
+            detail: park.detail,
+            prompt: None,
+            beside: park.beside,
+        }
+    }
+
+    /// Keeps the prompt of an agent with its attempt.
+    #[must_use]
+    pub(crate) fn prompting(mut self, prompt: String) -> Self {
+        self.prompt = Some(prompt);
+        self
+    }
+
+    /// The contract.
+    pub(crate) fn contract(&self) -> &serde_json::Value {
+        &self.contract
+    }
+
+    fn shown(&self) -> &str {
+        self.detail.as_deref().unwrap_or(match self.kind {
+            RequestKind::Checkpoint => WAITING_FOR_CHECKPOINT,
+            RequestKind::Decision => WAITING_FOR_DECISION,
+            RequestKind::Agent | RequestKind::Assistant => WAITING_FOR_SESSION,
+            RequestKind::External => WAITING_FOR_DOMAIN,
+        })
+    }
+
+    /// Whether a node of this type may ask in this way.
+    fn suits(&self, node_type: &str) -> bool {
+        match self.kind {
+            RequestKind::Agent | RequestKind::Assistant => node_type == "agent",
+            RequestKind::Checkpoint | RequestKind::Decision => node_type == "checkpoint",
+            RequestKind::External => !OWN_NODE_TYPES.contains(&node_type),
+        }
+    }
+}
+
+impl std::fmt::Debug for Ask {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Ask")
+            .field("kind", &self.kind)
+            .field("contract", &self.contract)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Parks the run because its attempt waits: request, attempt, run, queue and lease in one transaction, with the rows of the domain
+/// that brought the node's kind. Returns the request's id.
 ///
-/// `contract` is what a client needs to answer. The same attempt with the same contract meets its request.
+/// The same attempt with the same contract meets its request.
 ///
 /// # Errors
 ///
-/// [`WorkflowError::Transition`] unless the attempt is the present one, at a checkpoint, and the run is running.
+/// [`WorkflowError::Transition`] unless the attempt is the present one, at a node that may ask in this way, and the run is running.
 pub fn wait(
     db: &Database,
     claim: &Claim,
     attempt: &AttemptId,
-    contract: &serde_json::Value,
+    ask: Ask,
 ) -> Result<Receipt<String>, WorkflowError> {
     let run = super::advance::run_of(claim)?;
     let request = request_id(&run, attempt);
-    let contract = Payload::json(contract)?;
+    let contract = Payload::json(ask.contract())?;
+    let prompt = ask.prompt.as_deref().map(Payload::text).transpose()?;
     let payload = Payload::json(&json!({
         "attemptId": attempt,
         "requestId": request,
-        "kind": RequestKind::Checkpoint,
+        "kind": ask.kind,
         "queue": "parked",
     }))?;
     let command = Command::new(&operations::WAIT, claim.resource().clone())
@@ -53,8 +135,11 @@ pub fn wait(
         let Some(active) = active.filter(|active| active.status == AttemptStatus::Running) else {
             return Err(row.transition(format!("attempt {attempt} is not the one that goes on")));
         };
-        if active.node_type != "checkpoint" {
-            return Err(row.transition(format!("node {:?} is no checkpoint", active.node_id)));
+        if !ask.suits(&active.node_type) {
+            return Err(row.transition(format!(
+                "node {:?} is of type {} and can't wait for a request of kind {}",
+                active.node_id, active.node_type, ask.kind
+            )));
         }
         change.transition(row.status.as_str(), "waiting")?;
         if let Some(stored) = store::requests::named(change, &request)? {
@@ -74,7 +159,7 @@ pub fn wait(
             &request,
             active.key,
             &row.session,
-            RequestKind::Checkpoint,
+            ask.kind,
             contract,
         )?;
         store::attempts::set_status(
@@ -87,10 +172,23 @@ pub fn wait(
             change,
             RunStatus::Running,
             RunStatus::Waiting,
-            Some(WAITING_FOR_CHECKPOINT),
+            Some(ask.shown()),
         )?;
+        if let Some(prompt) = &prompt {
+            let prompt = change.put_blob(prompt)?;
+            store::attempts::set_prompt(change, active.key, prompt)?;
+        }
         store::queue::park(change, None, None)?;
         change.release()?;
+        if let Some(beside) = &ask.beside {
+            let parked = Parked {
+                run_id: row.run_id.clone(),
+                node_id: active.node_id.clone(),
+                attempt_id: active.attempt_id.clone(),
+                request_id: request.clone(),
+            };
+            beside(change, &parked)?;
+        }
         Ok(Outcome::Accepted(request.clone()))
     })
 }

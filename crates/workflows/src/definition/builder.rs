@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::agent::{Agent, ExpectedOutput, NotificationKind, Notify, TextFunction};
 use super::context::{Context, NodeContext, NodeError};
 use super::edge::{EdgeDraft, TargetDraft};
 use super::node::{
@@ -201,7 +202,79 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         self.node(id, NodeKind::Checkpoint(Checkpoint::default()))
     }
 
-    /// Adds a node of any kind.
+    /// Adds a step that a model does: an executor of the program in a headless run, the origin session in an interactive one. Its
+    /// output is what it submits; JSON in a text is found.
+    #[must_use]
+    pub fn agent(
+        self,
+        id: impl Into<String>,
+        prompt: impl Fn(&Context<'_, I>) -> Result<String, NodeError> + Send + Sync + 'static,
+    ) -> Self {
+        let expected = ExpectedOutput::Submitted {
+            description: None,
+            validate: None,
+        };
+        let prompt = text_function(prompt);
+        self.node(id, NodeKind::Agent(Agent { prompt, expected }))
+    }
+
+    /// Says in words which output the agent added last shall submit.
+    #[must_use]
+    pub fn expects(self, output: impl Into<String>) -> Self {
+        self.of_last("expects", |node| match expected(node)? {
+            ExpectedOutput::Submitted { description, .. } => {
+                *description = Some(output.into());
+                Some(())
+            }
+            ExpectedOutput::AssistantMessage { .. } => None,
+        })
+    }
+
+    /// Reads what the agent added last submits as `T`, and lets a function accept, change or reject it. A rejected submission of an
+    /// origin session can be corrected; a headless step fails.
+    #[must_use]
+    pub fn validate<T: DeserializeOwned, O: Serialize>(
+        self,
+        validate: impl Fn(&Context<'_, I>, T) -> Result<O, NodeError> + Send + Sync + 'static,
+    ) -> Self {
+        self.of_last("validate", |node| match expected(node)? {
+            ExpectedOutput::Submitted { validate: held, .. } => {
+                *held = Some(Arc::new(move |node, candidate| {
+                    let candidate = serde_json::from_value(candidate)?;
+                    Ok(to_value(&validate(&Context::new(node)?, candidate)?)?)
+                }));
+                Some(())
+            }
+            ExpectedOutput::AssistantMessage { .. } => None,
+        })
+    }
+
+    /// Adds a step whose output is the next visible text of the model in the origin session. A headless run can't execute it.
+    #[must_use]
+    pub fn assistant_message(
+        self,
+        id: impl Into<String>,
+        max_chars: Option<u32>,
+        prompt: impl Fn(&Context<'_, I>) -> Result<String, NodeError> + Send + Sync + 'static,
+    ) -> Self {
+        let expected = ExpectedOutput::AssistantMessage { max_chars };
+        let prompt = text_function(prompt);
+        self.node(id, NodeKind::Agent(Agent { prompt, expected }))
+    }
+
+    /// Adds a text that the origin session is shown. A headless run has none, and fails there.
+    #[must_use]
+    pub fn notify(
+        self,
+        id: impl Into<String>,
+        kind: NotificationKind,
+        message: impl Fn(&Context<'_, I>) -> Result<String, NodeError> + Send + Sync + 'static,
+    ) -> Self {
+        let message = text_function(message);
+        self.node(id, NodeKind::Notify(Notify { message, kind }))
+    }
+
+    /// Adds a node of any kind, also of one that [another crate](super::CustomNode) brings.
     #[must_use]
     pub fn node(mut self, id: impl Into<String>, kind: NodeKind) -> Self {
         self.draft.nodes.push(NodeDraft {
@@ -259,7 +332,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
                 }));
                 Some(())
             }
-            NodeKind::Action(_) | NodeKind::Compute(_) | NodeKind::Checkpoint(_) => None,
+            _ => None,
         })
     }
 
@@ -339,7 +412,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         let why = match self.draft.nodes.last_mut() {
             None => Some("stands before the first node".to_owned()),
             Some(node) => {
-                let (id, node_type) = (node.id.clone(), node.kind.node_type());
+                let (id, node_type) = (node.id.clone(), node.kind.node_type().to_owned());
                 set(node)
                     .is_none()
                     .then(|| format!("does not belong to node {id:?} of type {node_type}"))
@@ -355,8 +428,21 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
 fn checkpoint(node: &mut NodeDraft) -> Option<&mut Checkpoint> {
     match &mut node.kind {
         NodeKind::Checkpoint(checkpoint) => Some(checkpoint),
-        NodeKind::Action(_) | NodeKind::Compute(_) => None,
+        _ => None,
     }
+}
+
+fn expected(node: &mut NodeDraft) -> Option<&mut ExpectedOutput> {
+    match &mut node.kind {
+        NodeKind::Agent(agent) => Some(&mut agent.expected),
+        _ => None,
+    }
+}
+
+fn text_function<I: DeserializeOwned + 'static>(
+    text: impl Fn(&Context<'_, I>) -> Result<String, NodeError> + Send + Sync + 'static,
+) -> TextFunction {
+    Arc::new(move |node| text(&Context::new(node)?))
 }
 
 /// Hides the types of a closure behind JSON.

@@ -87,6 +87,24 @@ pub enum DefinitionError {
         /// What was given.
         given: String,
     },
+    /// V15
+    #[error(
+        "Invalid workflow definition: node type {node_type:?} of node {node:?} must be a letter and then at most 63 of A-Z a-z 0-9 _ -, and none of agent, compute, action, notify"
+    )]
+    NodeType {
+        /// The node id.
+        node: String,
+        /// What the kind calls itself.
+        node_type: String,
+    },
+    /// V19
+    #[error("Invalid workflow definition: expectedOutput of node {node:?}: {problem}")]
+    ExpectedOutput {
+        /// The node id.
+        node: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
     /// V26
     #[error(
         "Invalid workflow definition: the effect type of node {node:?} must have 1 to 256 characters, not {length}"
@@ -240,7 +258,9 @@ impl DefinitionError {
             Self::NodeIdForm { .. } => "V12",
             Self::NodeIdReserved { .. } => "V13",
             Self::NodeIdInherited { .. } => "V14",
+            Self::NodeType { .. } => "V15",
             Self::NodeTimeout { .. } => "V16",
+            Self::ExpectedOutput { .. } => "V19",
             Self::EffectType { .. } => "V26",
             Self::EdgeFrom { .. } | Self::EdgeTarget { .. } => "V33",
             Self::SwitchPath { .. } => "V34",

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::agent::{Agent, Notify};
 use super::context::{NodeContext, NodeError};
+use super::custom::CustomNode;
 use crate::id::NodeId;
 use crate::shell::{ShellCommand, ShellResult};
 
@@ -52,7 +54,7 @@ pub struct Node {
 
 /// What a node does.
 ///
-/// More kinds come with later domains, so code outside this crate matches with a wildcard.
+/// Kinds of other crates are [`NodeKind::Custom`]. More may come, so code outside this crate matches with a wildcard.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum NodeKind {
@@ -62,18 +64,35 @@ pub enum NodeKind {
     Action(Action),
     /// Waits until somebody answers.
     Checkpoint(Checkpoint),
+    /// A step that a model does.
+    Agent(Agent),
+    /// A text that the origin session is shown.
+    Notify(Notify),
+    /// A kind that another crate brings.
+    Custom(Arc<dyn CustomNode>),
 }
 
 impl NodeKind {
+    /// A node of a kind that another crate brings.
+    pub fn custom(node: impl CustomNode) -> Self {
+        Self::Custom(Arc::new(node))
+    }
+
     /// The `nodeType` of snapshots and results.
-    pub fn node_type(&self) -> &'static str {
+    pub fn node_type(&self) -> &str {
         match self {
             Self::Compute(_) => "compute",
             Self::Action(_) => "action",
             Self::Checkpoint(_) => "checkpoint",
+            Self::Agent(_) => "agent",
+            Self::Notify(_) => "notify",
+            Self::Custom(custom) => custom.node_type(),
         }
     }
 }
+
+/// The node types of this crate's own kinds.
+pub(crate) const OWN_NODE_TYPES: [&str; 5] = ["agent", "compute", "action", "checkpoint", "notify"];
 
 impl fmt::Debug for NodeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -114,6 +114,13 @@ fn node(node: &Node) -> Value {
     }
     match &node.kind {
         NodeKind::Compute(_) => {}
+        NodeKind::Agent(agent) => {
+            if let Some(expected) = agent.expected.snapshot() {
+                put("expectedOutput", expected);
+            }
+        }
+        NodeKind::Notify(notify) => put("summary", notify.kind.as_str().into()),
+        NodeKind::Custom(custom) => put("declared", custom.snapshot()),
         NodeKind::Action(action) => {
             put("actionExecution", action.execution.action_type().into());
             put(

@@ -407,7 +407,7 @@ fn edge_27_outputs_survive_json_or_fail() {
         };
         match kind {
             NodeKind::Compute(compute) => (compute.run)(&context),
-            NodeKind::Action(_) | NodeKind::Checkpoint(_) => unreachable!(),
+            _ => unreachable!(),
         }
     };
     let kind = |workflow: Workflow<u8>| {

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::edge::{EdgeDraft, Route, SwitchPath, TargetDraft};
-use super::node::{EffectRequest, Node, NodeKind, Timeout, is_budget};
+use super::node::{EffectRequest, Node, NodeKind, OWN_NODE_TYPES, Timeout, is_budget};
+use super::{CustomNode, ExpectedOutput};
 use super::{
     DEFAULT_MAX_STEPS, Definition, DefinitionError, Draft, NodeDraft, Parts, RESERVED_NAMES,
 };
@@ -127,6 +128,14 @@ fn node(draft: NodeDraft) -> Result<Node, DefinitionError> {
         });
     }
     let mut kind = draft.kind;
+    match &kind {
+        NodeKind::Agent(agent) => expected_output(&draft.id, &agent.expected)?,
+        NodeKind::Custom(custom) => custom_node(&draft.id, &**custom)?,
+        NodeKind::Compute(_)
+        | NodeKind::Action(_)
+        | NodeKind::Checkpoint(_)
+        | NodeKind::Notify(_) => {}
+    }
     if let NodeKind::Action(action) = &mut kind {
         let effect_type = action.effect.effect_type.trim();
         let length = effect_type.chars().count();
@@ -151,6 +160,48 @@ fn node(draft: NodeDraft) -> Result<Node, DefinitionError> {
         status_detail: draft.status_detail,
         declared: draft.declared,
     })
+}
+
+/// V19.
+fn expected_output(node: &str, expected: &ExpectedOutput) -> Result<(), DefinitionError> {
+    let problem = match expected {
+        ExpectedOutput::Submitted {
+            description: Some(text),
+            ..
+        } if text.trim().is_empty() => "its description must not be blank",
+        ExpectedOutput::AssistantMessage { max_chars: Some(0) } => {
+            "maxChars must be a positive integer"
+        }
+        ExpectedOutput::Submitted { .. } | ExpectedOutput::AssistantMessage { .. } => return Ok(()),
+    };
+    Err(DefinitionError::ExpectedOutput {
+        node: node.to_owned(),
+        problem,
+    })
+}
+
+/// What a kind of another crate says of itself.
+fn custom_node(node: &str, custom: &dyn CustomNode) -> Result<(), DefinitionError> {
+    let node_type = custom.node_type();
+    let form = node_type.len() <= 64
+        && node_type.starts_with(|c: char| c.is_ascii_alphabetic())
+        && node_type
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+    // A human decision is a checkpoint to whoever reads a run.
+    let taken = OWN_NODE_TYPES.contains(&node_type) && node_type != "checkpoint";
+    if !form || taken {
+        return Err(DefinitionError::NodeType {
+            node: node.to_owned(),
+            node_type: node_type.to_owned(),
+        });
+    }
+    value::normal(&custom.snapshot())
+        .map(drop)
+        .map_err(|error| DefinitionError::Value {
+            what: format!("the snapshot of node {node:?}"),
+            error,
+        })
 }
 
 /// Checks an id as an author writes it, and makes the id of the compiled graph.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::definition::{CancellationSignal, NodeContext};
 use crate::id::{AttemptId, NodeId, RunId};
+use crate::model::ExecutionMode;
 use crate::routing::{self, NodeResult};
 use crate::views::LoadedRun;
 
@@ -13,6 +14,9 @@ use crate::views::LoadedRun;
 #[derive(Debug, Clone)]
 pub(super) struct Facts {
     pub(super) run_id: RunId,
+    pub(super) mode: ExecutionMode,
+    /// The title of the run, once it is known.
+    pub(super) title: Option<String>,
     pub(super) input: Value,
     pub(super) outputs: BTreeMap<NodeId, Value>,
     pub(super) results: BTreeMap<NodeId, NodeResult>,
@@ -28,6 +32,8 @@ impl Facts {
     pub(super) fn of(loaded: &LoadedRun) -> Self {
         let mut facts = Self {
             run_id: loaded.run_id.clone(),
+            mode: loaded.mode,
+            title: loaded.title.clone(),
             input: loaded.input.clone(),
             outputs: BTreeMap::new(),
             results: BTreeMap::new(),

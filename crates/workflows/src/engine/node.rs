@@ -9,12 +9,15 @@ use serde_json::{Value, json};
 use super::Deadlines;
 use super::executor::{Executor, Ran};
 use super::facts::Facts;
-use crate::commands::NewAttempt;
+use crate::agents::{AgentExecutor, AgentFailure, AgentReply, AgentRequest};
+use crate::commands::{Ask, NewAttempt};
 use crate::definition::{
-    ActionExecution, CancellationSource, Checkpoint, Node, NodeError, NodeKind, ShellAction,
-    TimeBudget, ValueFunction,
+    ActionExecution, Agent, CancellationSource, Checkpoint, CustomNode, ExpectedOutput, Node,
+    NodeError, NodeKind, NodeStep, NotificationKind, Notify, ShellAction, TextFunction, TimeBudget,
+    ValueFunction,
 };
 use crate::error::WorkflowError;
+use crate::model::{ExecutionMode, RequestKind};
 use crate::shell;
 
 /// How long a node may go on after its signal was raised.
@@ -36,7 +39,12 @@ pub(super) enum Ended {
         receipt: Option<Value>,
     },
     /// It wants an answer.
-    Ask(Value),
+    Ask(Ask),
+    /// The origin session is to be shown a text.
+    Notify {
+        kind: NotificationKind,
+        text: String,
+    },
     /// It was left behind: nobody knows what it did.
     Unknown,
 }
@@ -50,6 +58,22 @@ impl Ended {
     }
 }
 
+/// How a node ended, and what an agent was told before.
+#[derive(Debug)]
+pub(super) struct NodeEnd {
+    pub(super) ended: Ended,
+    pub(super) prompt: Option<String>,
+}
+
+impl From<Ended> for NodeEnd {
+    fn from(ended: Ended) -> Self {
+        Self {
+            ended,
+            prompt: None,
+        }
+    }
+}
+
 /// A node to run.
 pub(super) struct NodeRun<'a> {
     pub(super) node: &'a Node,
@@ -57,6 +81,8 @@ pub(super) struct NodeRun<'a> {
     pub(super) effect: Option<&'a EffectStart>,
     pub(super) facts: &'a Arc<Facts>,
     pub(super) source: &'a CancellationSource,
+    /// Who executes the agents of headless runs.
+    pub(super) agents: Option<&'a Arc<dyn AgentExecutor>>,
 }
 
 impl NodeRun<'_> {
@@ -64,12 +90,15 @@ impl NodeRun<'_> {
         &self,
         executor: &mut Executor,
         deadlines: &Deadlines,
-    ) -> Result<Ended, WorkflowError> {
+    ) -> Result<NodeEnd, WorkflowError> {
         let _armed = match self.attempt.timeout {
             Some(TimeBudget::Millis(millis)) => Some(deadlines.arm(millis, self.source)),
             Some(TimeBudget::Unlimited) | None => None,
         };
-        match &self.node.kind {
+        let ended = match &self.node.kind {
+            NodeKind::Agent(agent) => return self.agent(executor, agent),
+            NodeKind::Notify(notify) => self.notify(executor, notify),
+            NodeKind::Custom(custom) => self.custom(executor, custom),
             NodeKind::Compute(compute) => self.call(executor, &compute.run, None),
             NodeKind::Checkpoint(checkpoint) => self.ask(executor, checkpoint),
             NodeKind::Action(action) => match self.effect {
@@ -90,7 +119,166 @@ impl NodeRun<'_> {
                     "BUG: an action was dispatched without its effect",
                 ))),
             },
+        };
+        ended.map(NodeEnd::from)
+    }
+
+    /// An agent: the origin session is asked, or an executor of the program does the work.
+    fn agent(&self, executor: &mut Executor, agent: &Agent) -> Result<NodeEnd, WorkflowError> {
+        let prompt = match self.text(executor, &agent.prompt)? {
+            Ok(prompt) => prompt,
+            Err(ended) => return Ok(ended.into()),
+        };
+        let ended = match self.facts.mode {
+            ExecutionMode::Interactive => Ended::Ask(self.asking(agent, &prompt)),
+            ExecutionMode::Headless => self.execute_agent(executor, agent, &prompt)?,
+        };
+        let prompt = Some(prompt);
+        Ok(NodeEnd { ended, prompt })
+    }
+
+    /// What the origin session is asked.
+    fn asking(&self, agent: &Agent, prompt: &str) -> Ask {
+        let (kind, expected) = match &agent.expected {
+            ExpectedOutput::Submitted { description, .. } => {
+                (RequestKind::Agent, json!(description))
+            }
+            ExpectedOutput::AssistantMessage { max_chars } => (
+                RequestKind::Assistant,
+                json!({ "kind": "assistant-message", "maxChars": max_chars }),
+            ),
+        };
+        let contract = json!({
+            "kind": kind,
+            "nodeId": self.node.id,
+            "prompt": prompt,
+            "expectedOutput": expected,
+            "title": self.facts.title,
+        });
+        Ask::new(kind, contract).prompting(prompt.to_owned())
+    }
+
+    fn execute_agent(
+        &self,
+        executor: &mut Executor,
+        agent: &Agent,
+        prompt: &str,
+    ) -> Result<Ended, WorkflowError> {
+        let ExpectedOutput::Submitted {
+            description,
+            validate,
+        } = &agent.expected
+        else {
+            return Ok(Ended::error(NodeError::named(
+                "NoOriginSession",
+                "the next visible text of an origin session is the output of this node, and a headless run has no such session",
+            )));
+        };
+        let Some(agents) = self.agents else {
+            return Ok(Ended::error(NodeError::named(
+                "NoAgentExecutor",
+                "this program has no executor for the agents of headless runs",
+            )));
+        };
+        let (agents, validate) = (Arc::clone(agents), validate.clone());
+        let request = AgentRequest {
+            run_id: self.facts.run_id.clone(),
+            node_id: self.attempt.node_id.clone(),
+            attempt_id: self.attempt.attempt_id.clone(),
+            visit: self.attempt.visit,
+            prompt: prompt.to_owned(),
+            expected_output: description.clone(),
+            title: self.facts.title.clone(),
+        };
+        let scene = self.scene();
+        let ran = executor.run(&self.source.signal(), SHELL_GRACE, move || {
+            let context = scene.context();
+            let publish = |_: &str, _: &str, _: Value| {
+                Err(NodeError::new("progress of a headless agent is not kept"))
+            };
+            match agents.execute(&request, &context.cancellation, &publish) {
+                Err(AgentFailure { error, receipt }) => Ended::Error { error, receipt },
+                Ok(AgentReply { output, receipt }) => {
+                    let receipt = Some(receipt);
+                    let judged = match &validate {
+                        None => Ok(output),
+                        Some(validate) => validate(&context, output),
+                    };
+                    match judged {
+                        Ok(output) => Ended::Value { output, receipt },
+                        Err(error) => Ended::Error { error, receipt },
+                    }
+                }
+            }
+        })?;
+        Ok(of_ran(ran))
+    }
+
+    fn notify(&self, executor: &mut Executor, notify: &Notify) -> Result<Ended, WorkflowError> {
+        if self.facts.mode == ExecutionMode::Headless {
+            return Ok(Ended::error(NodeError::named(
+                "NoOriginSession",
+                "a notification is shown in the origin session, and a headless run has none",
+            )));
         }
+        Ok(match self.text(executor, &notify.message)? {
+            Ok(text) if text.trim().is_empty() => Ended::error(NodeError::new(
+                "the text of a notification must not be blank",
+            )),
+            Ok(text) => Ended::Notify {
+                kind: notify.kind,
+                text,
+            },
+            Err(ended) => ended,
+        })
+    }
+
+    fn custom(
+        &self,
+        executor: &mut Executor,
+        custom: &Arc<dyn CustomNode>,
+    ) -> Result<Ended, WorkflowError> {
+        let custom = Arc::clone(custom);
+        let scene = self.scene();
+        let node = self.node.id.clone();
+        let ran = executor.run(&self.source.signal(), GRACE, move || {
+            match custom.execute(&scene.context()) {
+                Ok(NodeStep::Output(output)) => Ended::Value {
+                    output,
+                    receipt: None,
+                },
+                Ok(NodeStep::Park(park)) => {
+                    let contract = json!({
+                        "kind": if park.is_decision { RequestKind::Decision } else { RequestKind::External },
+                        "nodeId": node,
+                        "nodeType": custom.node_type(),
+                        "request": park.contract,
+                    });
+                    Ended::Ask(Ask::parked(park, contract))
+                }
+                Err(error) => Ended::error(error),
+            }
+        })?;
+        Ok(of_ran(ran))
+    }
+
+    /// Makes a text by a function of the author, or says how the node ended instead.
+    fn text(
+        &self,
+        executor: &mut Executor,
+        function: &TextFunction,
+    ) -> Result<Result<String, Ended>, WorkflowError> {
+        let function = Arc::clone(function);
+        let scene = self.scene();
+        let ran = executor.run(&self.source.signal(), GRACE, move || {
+            function(&scene.context())
+        })?;
+        Ok(match ran {
+            Ran::Done(Ok(text)) => Ok(text),
+            Ran::Done(Err(error)) => Err(Ended::error(error)),
+            Ran::Panicked(text) => Err(Ended::error(NodeError::named("Panic", text))),
+            Ran::Abandoned => Err(Ended::Unknown),
+        })
     }
 
     fn call(
@@ -129,12 +317,13 @@ impl NodeRun<'_> {
                 other => return Ok(other),
             },
         };
-        Ok(Ended::Ask(json!({
+        let contract = json!({
             "kind": "checkpoint",
             "nodeId": self.node.id,
             "summary": checkpoint.summary,
             "request": request,
-        })))
+        });
+        Ok(Ended::Ask(Ask::new(RequestKind::Checkpoint, contract)))
     }
 
     fn shell(&self, executor: &mut Executor, action: &ShellAction) -> Result<Ended, WorkflowError> {
@@ -160,11 +349,7 @@ impl NodeRun<'_> {
                 Err(error) => Ended::Error { error, receipt },
             }
         })?;
-        Ok(match ran {
-            Ran::Done(ended) => ended,
-            Ran::Panicked(text) => Ended::error(NodeError::named("Panic", text)),
-            Ran::Abandoned => Ended::Unknown,
-        })
+        Ok(of_ran(ran))
     }
 
     fn scene(&self) -> Scene {
@@ -178,6 +363,14 @@ impl NodeRun<'_> {
             signal: self.source.signal(),
             effect_id,
         }
+    }
+}
+
+fn of_ran(ran: Ran<Ended>) -> Ended {
+    match ran {
+        Ran::Done(ended) => ended,
+        Ran::Panicked(text) => Ended::error(NodeError::named("Panic", text)),
+        Ran::Abandoned => Ended::Unknown,
     }
 }
 

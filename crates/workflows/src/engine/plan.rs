@@ -20,7 +20,7 @@ use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId};
 use crate::model::{RunStatus, TerminalStatus, cut, effect_key};
 use crate::routing::{self, Next, NodeOutcome, NodeResult};
-use crate::views::LoadedRun;
+use crate::views::{LoadedRun, OpenAttempt};
 
 /// How long a resolving function gets after its time is up.
 const RESOLVE_GRACE: Duration = Duration::ZERO;
@@ -62,17 +62,20 @@ impl Planner<'_> {
         match (&loaded.attempt, &loaded.answer) {
             (Some(attempt), Some(answer)) => {
                 let started_at = attempt.started_at.0;
+                let completed = self.complete(facts, attempt, answer)?;
                 let finished_at = now.max(started_at);
                 let result = NodeResult {
                     attempt_id: attempt.attempt_id.clone(),
                     node_id: attempt.node_id.clone(),
                     node_type: attempt.node_type.clone(),
-                    outcome: NodeOutcome::Ok,
+                    outcome: completed
+                        .as_ref()
+                        .map_or_else(NodeError::outcome, |_| NodeOutcome::Ok),
                     started_at,
                     finished_at,
                     duration_ms: finished_at - started_at,
-                    output: Some(answer.clone()),
-                    error: None,
+                    error: completed.as_ref().err().map(ToString::to_string),
+                    output: completed.ok(),
                 };
                 let finished = FinishedAttempt::new(result.clone(), None)?;
                 Arc::make_mut(facts).apply(result);
@@ -88,6 +91,29 @@ impl Planner<'_> {
                 Ok((Plan::Again { next }, failure))
             }
         }
+    }
+
+    /// What an accepted answer means: itself, or what the node's kind of another crate makes of it.
+    fn complete(
+        &mut self,
+        facts: &Arc<Facts>,
+        attempt: &OpenAttempt,
+        answer: &Value,
+    ) -> Result<Result<Value, NodeError>, WorkflowError> {
+        let custom = match self.definition.node(&attempt.node_id) {
+            Some(node) => match &node.kind {
+                NodeKind::Custom(custom) => Arc::clone(custom),
+                _ => return Ok(Ok(answer.clone())),
+            },
+            None => return Ok(Ok(answer.clone())),
+        };
+        let (facts, answer) = (Arc::clone(facts), answer.clone());
+        let (node, id) = (attempt.node_id.clone(), attempt.attempt_id.clone());
+        let visit = facts.visit(&node);
+        let completed = self.resolve(move |signal| {
+            custom.complete(&facts.context((&node, &id), visit, signal, None), answer)
+        })?;
+        Ok(completed.and_then(|output| Ok(crate::definition::value::normal(&output)?)))
     }
 
     fn begin(&mut self, facts: &Arc<Facts>) -> Result<(Plan, Option<NodeError>), WorkflowError> {

@@ -12,14 +12,18 @@ use super::Deadlines;
 use super::active::{ActiveRun, ActiveRuns, Stop};
 use super::executor::Executor;
 use super::facts::Facts;
-use super::node::{Ended, NodeRun, execution};
+use super::node::{Ended, NodeEnd, NodeRun, execution};
 use super::plan::{NextMove, Planner, storable};
-use crate::commands::{self, Advanced, Claimed, Claiming, FinishedAttempt, Move, NewAttempt, Plan};
+use crate::agents::AgentExecutor;
+use crate::commands::{
+    self, Advanced, Ask, Claimed, Claiming, FinishedAttempt, Move, NewAttempt, Notification, Plan,
+};
 use crate::definition::{
     CancellationSignal, Definition, Node, NodeError, NodeKind, Recovery, StopReason,
 };
 use crate::error::WorkflowError;
 use crate::id::RunId;
+use crate::model::ExecutionMode;
 use crate::registry::{SourceResolver, Unresolved, differences};
 use crate::routing::{NodeOutcome, NodeResult};
 use crate::views::{self, LoadedRun};
@@ -45,6 +49,8 @@ pub(crate) enum Executed {
 pub(crate) struct Runner {
     pub(crate) db: Database,
     pub(crate) resolver: Arc<dyn SourceResolver>,
+    /// Who executes the agents of headless runs; without it such runs are left to other programs.
+    pub(crate) agents: Option<Arc<dyn AgentExecutor>>,
     pub(crate) owner: Owner,
     pub(crate) lease_ms: i64,
     pub(crate) deadlines: Deadlines,
@@ -70,7 +76,7 @@ enum Judged {
     /// It becomes a step.
     Step(FinishedAttempt, NodeResult),
     /// It waits for an answer.
-    Ask(Value),
+    Ask(Ask),
     /// It may have acted, and nobody will know.
     Doubt,
     /// The scheduler stops before it came to an end.
@@ -101,6 +107,9 @@ impl Runner {
             Err(Unresolved::Unknown { .. }) => return Ok(Executed::Unknown),
             Err(unresolved) => return self.put_aside(&loaded, &unresolved),
         };
+        if self.lacks_agents(&loaded, &definition) {
+            return Ok(Executed::Unknown);
+        }
         let mut facts = Arc::new(Facts::of(&loaded));
         let now = self.db.clock().now().0;
         let (plan, failure) = self
@@ -142,6 +151,16 @@ impl Runner {
         };
         self.active.remove(run);
         result
+    }
+
+    /// Whether the run has steps that this program can't execute: it is left to one that can.
+    fn lacks_agents(&self, loaded: &LoadedRun, definition: &Definition) -> bool {
+        self.agents.is_none()
+            && loaded.mode == ExecutionMode::Headless
+            && definition
+                .nodes()
+                .values()
+                .any(|node| matches!(node.kind, NodeKind::Agent(_)))
     }
 
     fn planner<'a>(
@@ -241,30 +260,28 @@ impl Runner {
                 });
             };
             let source = active.begin_node();
-            let ended = match current.failure.take() {
-                Some(error) => Ended::Error {
+            let NodeEnd { ended, prompt } = match current.failure.take() {
+                Some(error) => NodeEnd::from(Ended::Error {
                     error,
                     receipt: None,
-                },
+                }),
                 None => NodeRun {
                     node,
                     attempt: &current.attempt,
                     effect: current.effect.as_ref(),
                     facts: &facts,
                     source: &source,
+                    agents: self.agents.as_ref(),
                 }
                 .run(executor, &self.deadlines)?,
             };
             let (finished, result) =
                 match self.judge(active, node, &current, ended, source.signal().reason()) {
-                    Judged::Step(finished, result) => (finished, result),
-                    Judged::Ask(contract) => {
-                        commands::wait(
-                            &self.db,
-                            &active.claim,
-                            &current.attempt.attempt_id,
-                            &contract,
-                        )?;
+                    Judged::Step(finished, result) => {
+                        (finished.prompted(prompt.as_deref()), result)
+                    }
+                    Judged::Ask(ask) => {
+                        commands::wait(&self.db, &active.claim, &current.attempt.attempt_id, ask)?;
                         return Ok(Executed::Released);
                     }
                     Judged::Doubt => {
@@ -369,7 +386,7 @@ impl Runner {
             Ended::Error { error, .. } => {
                 error.outcome() != NodeOutcome::Failed && raised.is_some()
             }
-            Ended::Value { .. } | Ended::Ask(_) => false,
+            Ended::Value { .. } | Ended::Ask(_) | Ended::Notify { .. } => false,
         };
         if stopped == Some(Stop::Drain) && cut_short {
             return Judged::GiveBack;
@@ -378,8 +395,8 @@ impl Runner {
             return Judged::Doubt;
         }
         let end = match ended {
-            Ended::Ask(contract) if !timed_out => match storable(&contract) {
-                Ok(_) => return Judged::Ask(contract),
+            Ended::Ask(ask) if !timed_out => match storable(ask.contract()) {
+                Ok(_) => return Judged::Ask(ask),
                 Err(error) => End::rejected(error, None),
             },
             ended => End::of(ended, timed_out, cut_short, acts),
@@ -397,6 +414,9 @@ impl Runner {
             error: end.error.map(|error| error.to_string()),
         };
         let mut finished = FinishedAttempt::prepared(result.clone(), end.stored, end.receipt);
+        if let Some(notification) = end.notification {
+            finished = finished.notifying(notification);
+        }
         if let (Some(EffectStart::Execute(effect)), Some(settlement)) =
             (&current.effect, end.settlement)
         {
@@ -428,6 +448,7 @@ struct End {
     error: Option<NodeError>,
     receipt: Option<Payload>,
     settlement: Option<Settlement>,
+    notification: Option<Notification>,
 }
 
 impl End {
@@ -447,6 +468,7 @@ impl End {
                     error: None,
                     receipt: kept(receipt),
                     settlement,
+                    notification: None,
                 },
             },
             Ended::Error { error, receipt } if cut_short => Self {
@@ -467,6 +489,25 @@ impl End {
             }
             Ended::Unknown => Self::late(Some(Settlement::Interrupted)),
             Ended::Ask(_) => Self::late(None),
+            Ended::Notify { .. } if timed_out => Self::late(None),
+            Ended::Notify { kind, text } => {
+                let notification = match Notification::new(kind, &text) {
+                    Ok(notification) => notification,
+                    Err(error) => return Self::rejected(NodeError::from(error), None),
+                };
+                Self {
+                    notification: Some(notification),
+                    ..Self::of(
+                        Ended::Value {
+                            output: Value::Null,
+                            receipt: None,
+                        },
+                        false,
+                        cut_short,
+                        acts,
+                    )
+                }
+            }
         }
     }
 
@@ -479,6 +520,7 @@ impl End {
             error: Some(NodeError::stopped(StopReason::TimedOut)),
             receipt: None,
             settlement,
+            notification: None,
         }
     }
 
@@ -492,6 +534,7 @@ impl End {
             }),
             error: Some(error),
             receipt: kept(receipt),
+            notification: None,
         }
     }
 }
@@ -544,7 +587,11 @@ fn conflict_error() -> NodeError {
 fn recovery(node: &Node) -> Option<Recovery> {
     match &node.kind {
         NodeKind::Action(action) => Some(action.effect.recovery),
-        NodeKind::Compute(_) | NodeKind::Checkpoint(_) => None,
+        NodeKind::Compute(_)
+        | NodeKind::Checkpoint(_)
+        | NodeKind::Agent(_)
+        | NodeKind::Notify(_)
+        | NodeKind::Custom(_) => None,
     }
 }
 

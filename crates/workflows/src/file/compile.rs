@@ -138,6 +138,7 @@ impl Compiler<'_> {
             | E::NodeIdInherited { node }
             | E::NodeTwice { node } => key(node),
             E::NodeTimeout { node: id, .. } => node(id, &["timeoutMs"]),
+            E::NodeType { node: id, .. } | E::ExpectedOutput { node: id, .. } => node(id, &[]),
             E::EffectType { node: id, .. } => ["shell", "writeFile", "readFile"]
                 .into_iter()
                 .map(|kind| node(id, &[kind, "effect", "type"]))

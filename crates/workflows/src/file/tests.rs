@@ -107,6 +107,7 @@ impl<'d> Trial<'d> {
                     .expect("an answer for each checkpoint")
                     .clone())
             }
+            _ => unreachable!("these files have no other kinds"),
         }
     }
 }

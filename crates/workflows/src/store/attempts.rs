@@ -97,6 +97,21 @@ pub(crate) fn content(change: &mut Change<'_>, hash: Digest) -> Result<Vec<u8>, 
         })
 }
 
+/// Keeps the prompt of an attempt.
+pub(crate) fn set_prompt(
+    change: &mut Change<'_>,
+    attempt: i64,
+    prompt: Digest,
+) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE node_attempts SET prompt_hash = :prompt WHERE attempt_key = :attempt AND finished_at IS NULL",
+        )?
+        .execute(named_params! { ":attempt": attempt, ":prompt": prompt })?;
+    expect_one(written, "node_attempts", &attempt.to_string())
+}
+
 /// What a new attempt says.
 pub(crate) struct NewRow<'a> {
     pub(crate) attempt_id: &'a AttemptId,

@@ -81,20 +81,34 @@ pub(crate) fn with_submission(
         .optional()?)
 }
 
+/// An accepted answer that its attempt has not used yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Accepted {
+    pub(crate) request: i64,
+    pub(crate) kind: RequestKind,
+    pub(crate) payload: Digest,
+}
+
 /// The request of an attempt, with the payload of its accepted submission when it is settled and not yet used.
 pub(crate) fn accepted_payload(
     change: &mut Change<'_>,
     attempt: i64,
-) -> Result<Option<(i64, Digest)>, StateError> {
+) -> Result<Option<Accepted>, StateError> {
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT q.request_key, s.payload_hash
+            "SELECT q.request_key, q.kind, s.payload_hash
              FROM interactive_requests q
              JOIN interactive_submissions s ON s.submission_id = q.accepted_submission_id
              WHERE q.attempt_key = :attempt AND q.status = 'settled' AND q.consumed_at IS NULL AND s.outcome = 'accepted'",
         )?
-        .query_row(named_params! { ":attempt": attempt }, |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(named_params! { ":attempt": attempt }, |row| {
+            Ok(Accepted {
+                request: row.get(0)?,
+                kind: row.get(1)?,
+                payload: row.get(2)?,
+            })
+        })
         .optional()?)
 }
 

@@ -128,7 +128,7 @@ pub fn controls(facts: &DisplayFacts) -> Vec<Control> {
                 Some(RequestKind::Agent) => controls.extend([Control::Update, Control::Submit]),
                 Some(RequestKind::Checkpoint) => controls.push(Control::Answer),
                 Some(RequestKind::Decision) => controls.push(Control::HumanAnswer),
-                Some(RequestKind::Assistant) | None => {}
+                Some(RequestKind::Assistant | RequestKind::External) | None => {}
             }
             controls
         }

@@ -395,6 +395,8 @@ pub(crate) struct LoadedRun {
     pub(crate) workflow_ref: String,
     pub(crate) source: SourceIdentity,
     pub(crate) definition_digest: Digest,
+    pub(crate) mode: ExecutionMode,
+    pub(crate) title: Option<String>,
     pub(crate) input: Value,
     pub(crate) history: Vec<NodeResult>,
     pub(crate) attempt: Option<OpenAttempt>,
@@ -411,9 +413,10 @@ pub(crate) fn load(
     let head = sql
         .prepare_cached(
             "SELECT r.resource_key, s.revision, r.status, r.workflow_ref, w.source_type, w.source_ref, w.source_revision,
-                 r.definition_digest, input.content
+                 r.definition_digest, input.content, b.execution_mode, r.title
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
+             JOIN run_bindings b ON b.run_key = r.resource_key
              JOIN run_sources w ON w.run_key = r.resource_key AND w.mount_path = ''
              JOIN blobs input ON input.blob_hash = r.input_hash
              WHERE r.run_id = :run_id",
@@ -427,11 +430,22 @@ pub(crate) fn load(
                 (row.get::<_, String>(4)?, row.get::<_, String>(5)?, row.get::<_, String>(6)?),
                 row.get::<_, Digest>(7)?,
                 row.get::<_, Vec<u8>>(8)?,
+                (row.get::<_, ExecutionMode>(9)?, row.get::<_, Option<String>>(10)?),
             ))
         })
         .optional()
         .map_err(StateError::from)?;
-    let Some((key, revision, status, workflow_ref, source, definition_digest, input)) = head else {
+    let Some((
+        key,
+        revision,
+        status,
+        workflow_ref,
+        source,
+        definition_digest,
+        input,
+        (mode, title),
+    )) = head
+    else {
         return Ok(None);
     };
     let input = serde_json::from_slice(&input).map_err(|error| StateError::Corrupt {
@@ -457,6 +471,8 @@ pub(crate) fn load(
         workflow_ref,
         source: SourceIdentity::from_parts(&source.0, &source.1, &source.2)?,
         definition_digest,
+        mode,
+        title,
         input,
         history: steps(snapshot, key)?
             .into_iter()

@@ -10,6 +10,7 @@
 mod control;
 mod crash;
 mod effects;
+mod kinds;
 mod plans;
 mod repeats;
 mod requests;

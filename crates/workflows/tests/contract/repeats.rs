@@ -1,7 +1,8 @@
 //! Every command is sent twice: the second time it adopts, or it is refused; either way no row changes.
 
 use holdpoint_state::{Disposition, Receipt};
-use holdpoint_workflows::commands::{self, Answer, Claimed, Control, Restart, Start};
+use holdpoint_workflows::commands::{self, Answer, Ask, Claimed, Control, Restart, Start};
+use holdpoint_workflows::model::RequestKind;
 use holdpoint_workflows::{AttemptId, WorkflowError};
 use serde_json::json;
 
@@ -77,11 +78,21 @@ fn edge_072_the_request_of_an_attempt_never_changes() {
         panic!("not owned");
     };
     let attempt = AttemptId::new("attempt-1").unwrap();
-    let request = commands::wait(fixture.store.db(), &claim, &attempt, &json!({ "q": 1 }))
-        .unwrap()
-        .value;
+    let request = commands::wait(
+        fixture.store.db(),
+        &claim,
+        &attempt,
+        Ask::new(RequestKind::Checkpoint, json!({ "q": 1 })),
+    )
+    .unwrap()
+    .value;
     // The claim went with the park, so that nobody can ask the same attempt something else.
-    let again = commands::wait(fixture.store.db(), &claim, &attempt, &json!({ "q": 2 }));
+    let again = commands::wait(
+        fixture.store.db(),
+        &claim,
+        &attempt,
+        Ask::new(RequestKind::Checkpoint, json!({ "q": 2 })),
+    );
     assert!(again.unwrap_err().is_claim_lost());
     let view = fixture.workflows.view(&run).unwrap().request.unwrap();
     assert_eq!(

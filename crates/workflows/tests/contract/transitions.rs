@@ -1,9 +1,11 @@
 //! A runner's proposals are checked against what is committed, and a claim that is lost gives no right.
 
 use holdpoint_state::{ClaimLostReason, StateError};
-use holdpoint_workflows::commands::{self, Answer, Claimed, Control, FinishedAttempt, Move, Plan};
+use holdpoint_workflows::commands::{
+    self, Answer, Ask, Claimed, Control, FinishedAttempt, Move, Plan,
+};
 use holdpoint_workflows::definition::{TimeBudget, Workflow};
-use holdpoint_workflows::model::{RunStatus, TerminalStatus};
+use holdpoint_workflows::model::{RequestKind, RunStatus, TerminalStatus};
 use holdpoint_workflows::routing::{NodeOutcome, NodeResult};
 use holdpoint_workflows::{AttemptId, NodeId, WorkflowError};
 use serde_json::{Value, json};
@@ -161,7 +163,13 @@ fn edge_035_a_checkpoint_ends_with_its_accepted_answer_only() {
         Move::Complete,
     ));
     let id = AttemptId::new("attempt-1").unwrap();
-    commands::wait(db, &claim, &id, &json!({ "q": 1 })).unwrap();
+    commands::wait(
+        db,
+        &claim,
+        &id,
+        Ask::new(RequestKind::Checkpoint, json!({ "q": 1 })),
+    )
+    .unwrap();
     fixture
         .workflows
         .answer(&Answer::new(&run, json!("yes")))
