@@ -48,6 +48,7 @@ pub use node::{
 pub use source::{SourceError, SourceIdentity};
 
 use crate::id::NodeId;
+use crate::settings::{SettingsDefinition, SettingsSpec};
 
 /// How many steps a run may make unless its definition says otherwise.
 pub const DEFAULT_MAX_STEPS: u32 = 100;
@@ -80,6 +81,8 @@ pub struct Draft {
     pub input: Option<InputNormalizer>,
     /// The declared form of the normaliser, for a workflow file.
     pub declared_input: Option<Value>,
+    /// Its live settings, if it has any.
+    pub settings: Option<SettingsSpec>,
     /// The id of its first node.
     pub start_at: String,
     /// How many steps a run may make; without it [`DEFAULT_MAX_STEPS`].
@@ -125,6 +128,8 @@ struct Parts {
     contract_id: Option<String>,
     title: Option<Title>,
     input: Option<InputNormalizer>,
+    /// By the path of the mount that has them; the root has the empty path.
+    settings: BTreeMap<String, SettingsDefinition>,
     start_at: NodeId,
     max_steps: u32,
     nodes: BTreeMap<NodeId, Node>,
@@ -191,6 +196,11 @@ impl Definition {
             Some(Title::Text(text)) => Ok(Some(text.clone())),
             Some(Title::Function(function)) => function(input).map(Some),
         }
+    }
+
+    /// The settings of the workflow at a mount path; the root has the empty path.
+    pub fn settings(&self, mount_path: &str) -> Option<&SettingsDefinition> {
+        self.0.settings.get(mount_path)
     }
 
     /// Whether the workflow has an input normaliser.

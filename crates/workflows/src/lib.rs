@@ -55,6 +55,7 @@
 //! - [`id`]: the forms of run, node and attempt ids.
 //! - [`definition`]: nodes, routes, the typed builder, validation, snapshot and digest.
 //! - [`routing`]: what follows a finished node. Pure.
+//! - [`settings`]: the live settings of a run: patches, who may change what, and the workflow's own checks.
 //! - [`shell`]: runs one command of a shell action in its own process group.
 //! - [`agents`]: who executes agent steps without an origin session.
 //! - [`mod@file`]: workflow files, their positions, expressions and JSON Schema.
@@ -76,6 +77,7 @@ pub mod id;
 pub mod definition;
 pub mod file;
 pub mod routing;
+pub mod settings;
 pub mod shell;
 
 pub mod agents;

@@ -19,6 +19,7 @@ use super::node::{
 };
 use super::value::to_value;
 use super::{Definition, DefinitionError, Draft, NodeDraft, Title};
+use crate::settings::{Settings, SettingsError};
 use crate::shell::{ShellCommand, ShellResult};
 
 /// Builds a [`Definition`] whose functions read the input as `I`.
@@ -119,6 +120,22 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
     #[must_use]
     pub fn contract_id(mut self, contract_id: impl Into<String>) -> Self {
         self.draft.contract_id = Some(contract_id.into());
+        self
+    }
+
+    /// Gives the workflow live settings, which people and programs may change while a run goes on.
+    #[must_use]
+    pub fn settings<S: Serialize + DeserializeOwned + 'static>(
+        mut self,
+        settings: Settings<S>,
+    ) -> Self {
+        match settings.into_spec() {
+            Ok(spec) => self.draft.settings = Some(spec),
+            Err(error) => {
+                let error = DefinitionError::Settings(SettingsError::Json(error));
+                self.misplaced.get_or_insert(error);
+            }
+        }
         self
     }
 

@@ -4,6 +4,8 @@
 //! errors in how the parts fit (section 2.4); codes `H…` are Holdpoint's own, for mistakes that only
 //! a builder can make.
 
+use crate::settings::SettingsError;
+
 /// Names that a workflow can't have, since they are words of the workflow command.
 pub const RESERVED_NAMES: [&str; 9] = [
     "answer",
@@ -41,6 +43,9 @@ pub enum DefinitionError {
         /// The contract id.
         contract_id: String,
     },
+    /// V7
+    #[error("Invalid workflow definition: settings: {0}")]
+    Settings(#[from] SettingsError),
     /// V9
     #[error("Invalid workflow definition: startAt is required and must not be blank")]
     StartAtMissing,
@@ -252,6 +257,7 @@ impl DefinitionError {
             Self::NameMissing => "V2",
             Self::NameReserved { .. } => "V3",
             Self::ContractId { .. } => "V5",
+            Self::Settings(_) => "V7",
             Self::StartAtMissing => "V9",
             Self::MaxSteps { .. } => "V10",
             Self::NoNodes => "V11",

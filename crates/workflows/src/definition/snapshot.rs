@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `nodes.*.statusDetail` | a line that viewers show while a run is at the node |
 //! | `nodes.*.summary` of a checkpoint | a headline above the request |
+//! | `settings.description`, `settings.paths.*.description`, and those of `settingsScopes` | words beside a value |
 //!
 //! The title of a workflow is display too; it is a function as often as a text and is not in the
 //! snapshot at all. Neither is the root's `maxSteps`: a limit that stopped runs may be raised for them.
@@ -50,7 +51,35 @@ pub fn digest_of(snapshot: &Value) -> Result<[u8; 32], JsonError> {
             }
         }
     }
+    if let Some(settings) = behaviour.get_mut("settings") {
+        remove_descriptions(settings);
+    }
+    for scope in behaviour
+        .get_mut("settingsScopes")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(settings) = scope.get_mut("settings") {
+            remove_descriptions(settings);
+        }
+    }
     Ok(Sha256::digest(json::canonical(&behaviour)?).into())
+}
+
+fn remove_descriptions(settings: &mut Value) {
+    if let Some(settings) = settings.as_object_mut() {
+        settings.remove("description");
+    }
+    for rule in settings
+        .get_mut("paths")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_object_mut)
+    {
+        rule.remove("description");
+    }
 }
 
 /// The public form of a digest: `sha256:` and 64 hex digits.
@@ -91,7 +120,21 @@ pub(super) fn of(parts: &Parts, declared_input: Option<Value>) -> Value {
             .collect(),
     );
     put("composition", json!({ "mounts": [] }));
-    put("settingsScopes", json!([]));
+    if let Some(settings) = parts.settings.get("") {
+        put("settings", settings.snapshot());
+    }
+    // Settings of mounts, sorted by path as the map is.
+    put(
+        "settingsScopes",
+        parts
+            .settings
+            .iter()
+            .filter(|(path, _)| !path.is_empty())
+            .map(|(path, settings)| {
+                json!({ "mountPath": path.split('/').collect::<Vec<_>>(), "settings": settings.snapshot() })
+            })
+            .collect(),
+    );
     Value::Object(snapshot)
 }
 

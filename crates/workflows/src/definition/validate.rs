@@ -1,7 +1,7 @@
 //! Shape checks of a definition, in the order of the workflows reference, section 2.3.
 //!
 //! Not here: how the parts fit (`graph`), positions in files ([`crate::file`]).
-//! Of the table, V1, V4, V6 to V8, V15, V17, V21, V23, V24 and V27 can't be broken in Rust: the types
+//! Of the table, V1, V4, V6, V8, V15, V17, V21, V23, V24 and V27 can't be broken in Rust: the types
 //! of the builder exclude them, and the file reader refuses them before there is a draft.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,7 @@ use super::{
 };
 use super::{graph, snapshot, value};
 use crate::id::{NodeId, is_local_node_id};
+use crate::settings::SettingsSpec;
 
 /// The prefix of node ids that only a compiler may make.
 const COMPILED_PREFIX: &str = "__piw_";
@@ -41,6 +42,7 @@ pub(super) fn definition(draft: Draft) -> Result<Definition, DefinitionError> {
     if let Some(contract_id) = draft.contract_id.as_deref() {
         contract(contract_id)?;
     }
+    let settings = draft.settings.map(SettingsSpec::check).transpose()?;
     if draft.start_at.trim().is_empty() {
         return Err(DefinitionError::StartAtMissing);
     }
@@ -74,6 +76,10 @@ pub(super) fn definition(draft: Draft) -> Result<Definition, DefinitionError> {
         contract_id: draft.contract_id,
         title: draft.title,
         input: draft.input,
+        settings: settings
+            .map(|settings| (String::new(), settings))
+            .into_iter()
+            .collect(),
         start_at,
         max_steps: draft.max_steps.unwrap_or(DEFAULT_MAX_STEPS),
         nodes,

@@ -94,6 +94,7 @@ pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Defi
         title,
         input,
         declared_input,
+        settings: None,
         start_at: document.start_at,
         max_steps,
         nodes,
@@ -130,6 +131,7 @@ impl Compiler<'_> {
         match error {
             E::NameMissing | E::NameReserved { .. } => self.tree.locate(["name"]),
             E::ContractId { .. } => self.tree.locate(["contractId"]),
+            E::Settings(_) => self.tree.locate(["settings"]),
             E::StartAtMissing | E::StartAtUnknown { .. } => self.tree.locate(["startAt"]),
             E::MaxSteps { .. } => self.tree.locate(["maxSteps"]),
             E::NoNodes => self.tree.locate(["nodes"]),
