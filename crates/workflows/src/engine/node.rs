@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::Deadlines;
 use super::executor::{Executor, Ran};
 use super::facts::Facts;
-use crate::agents::{AgentExecutor, AgentFailure, AgentReply, AgentRequest};
+use crate::agents::{AgentExecutor, AgentFailure, AgentReply, AgentRequest, extract};
 use crate::commands::{Ask, NewAttempt};
 use crate::definition::{
     ActionExecution, Agent, CancellationSource, Checkpoint, CustomNode, ExpectedOutput, Node,
@@ -200,6 +200,10 @@ impl NodeRun<'_> {
                 Err(AgentFailure { error, receipt }) => Ended::Error { error, receipt },
                 Ok(AgentReply { output, receipt }) => {
                     let receipt = Some(receipt);
+                    let output = match output {
+                        Value::String(text) => extract(&text),
+                        output => output,
+                    };
                     let judged = match &validate {
                         None => Ok(output),
                         Some(validate) => validate(&context, output),

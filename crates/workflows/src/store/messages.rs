@@ -26,10 +26,9 @@ pub(crate) fn notify(
         .prepare_cached(
             "INSERT INTO workflow_messages (workflow_message_id, run_key, target_session_id, kind, source_id, content_hash,
                  order_number, status, created_at, updated_at)
-             SELECT :id, :key, b.origin_session_id, 'notification', :source, :content,
-                 (SELECT coalesce(max(m.order_number), 0) + 1 FROM workflow_messages m
-                     WHERE m.target_session_id = b.origin_session_id), 'pending', :now, :now
-             FROM run_bindings b WHERE b.run_key = :key",
+             VALUES (:id, :key, (SELECT origin_session_id FROM run_bindings WHERE run_key = :key), 'notification', :source, :content,
+                 (SELECT coalesce(max(m.order_number), 0) + 1 FROM workflow_messages m WHERE m.target_session_id =
+                     (SELECT origin_session_id FROM run_bindings WHERE run_key = :key)), 'pending', :now, :now)",
         )?
         .execute(named_params! { ":id": id, ":key": key, ":source": source, ":content": content, ":now": now })?;
     expect_one(written, "workflow_messages", &id)

@@ -267,11 +267,18 @@ impl AgentExecutor for Echo {
                 receipt: Some(json!({ "call": call })),
             });
         }
+        // Prose around JSON, as models answer.
+        let said = json!({ "said": request.prompt, "visit": request.visit });
         Ok(AgentReply {
-            output: json!({ "said": request.prompt, "visit": request.visit }),
+            output: json!(format!("Here it is:\n```json\n{said}\n```\n")),
             receipt: json!({ "call": call }),
         })
     }
+}
+
+#[derive(serde::Deserialize)]
+struct Said {
+    said: String,
 }
 
 fn speaking() -> holdpoint_workflows::definition::Definition {
@@ -281,9 +288,9 @@ fn speaking() -> holdpoint_workflows::definition::Definition {
             Ok(ctx.input().as_str().unwrap_or_default().to_owned())
         })
         .expects("what was said")
-        .validate(|_, said: Value| match said["said"].as_str() {
-            Some("nonsense") => Err(NodeError::new("that makes no sense")),
-            _ => Ok(said["said"].clone()),
+        .validate(|_, said: Said| match said.said.as_str() {
+            "nonsense" => Err(NodeError::new("that makes no sense")),
+            _ => Ok(said.said),
         })
         .build()
         .unwrap()
