@@ -72,7 +72,7 @@ impl Default for Options {
             busy_timeout_ms: 5_000,
             queue_capacity: 1_024,
             batch_limit: 256,
-            idle_readers: 8,
+            idle_readers: 32,
             follow_poll_ms: 20,
             check_integrity: true,
             commit_floor_ms: 0,

@@ -12,7 +12,7 @@ pub use display::{Control, DisplayFacts, DisplayStatus, controls, display_status
 pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
 pub use list::{Filter, Page, RunSummary, list};
-pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load};
+pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped};
 pub use run::{RequestView, RunView, SourceView, StepView, launch_options, run};
 
 use holdpoint_state::sql::Row;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdpoint_state::{Actor, Database, Receipt};
+use holdpoint_state::{Actor, Database, Receipt, Snapshot};
 use serde_json::Value;
 
 use crate::agents::AgentExecutor;
@@ -280,7 +280,7 @@ impl Workflows {
     ///
     /// [`WorkflowError::NoRun`], and those of the database.
     pub fn wait(&self, run: &RunId, limit: Duration) -> Result<RunView, WorkflowError> {
-        self.wait_for(run, limit, |view| match view.display_status {
+        let stopped = |view: &RunView| match view.display_status {
             DisplayStatus::Queued => view.error_code.is_some(),
             DisplayStatus::Running => false,
             DisplayStatus::Waiting
@@ -290,6 +290,10 @@ impl Workflows {
             | DisplayStatus::Failed
             | DisplayStatus::TimedOut
             | DisplayStatus::Cancelled => true,
+        };
+        // The whole history is read once the run may have stopped, not at each look.
+        self.look(run, limit, stopped, |snapshot| {
+            views::may_have_stopped(snapshot, run)
         })
     }
 
@@ -304,13 +308,29 @@ impl Workflows {
         limit: Duration,
         wanted: impl Fn(&RunView) -> bool,
     ) -> Result<RunView, WorkflowError> {
+        self.look(run, limit, wanted, |_| Ok(true))
+    }
+
+    /// Looks at a run whenever it may have changed, first with `is_near`, which costs little.
+    fn look(
+        &self,
+        run: &RunId,
+        limit: Duration,
+        wanted: impl Fn(&RunView) -> bool,
+        is_near: impl Fn(&Snapshot<'_>) -> Result<bool, WorkflowError>,
+    ) -> Result<RunView, WorkflowError> {
         let mut watch = self.hub.watch(run);
         let (mut left, mut look) = (limit, LOOK);
         loop {
-            let view = self.view(run)?;
-            if wanted(&view) || left.is_zero() {
-                return Ok(view);
+            let snapshot = self.db.snapshot()?;
+            if left.is_zero() || is_near(&snapshot)? {
+                let view = views::run(&snapshot, run, self.db.clock().now())?
+                    .ok_or_else(|| no_run(run))?;
+                if wanted(&view) || left.is_zero() {
+                    return Ok(view);
+                }
             }
+            drop(snapshot);
             // Each look counts a little, so that a busy run can't keep a wait alive for ever.
             let changed = watch.wait(look.min(left));
             left = left.saturating_sub(if changed { LOOK_COST } else { look });

@@ -155,6 +155,9 @@ pub(super) fn open(
     Ok((opened, here))
 }
 
+/// How many statements a reader keeps prepared: those of one surface, so that a look at one run prepares nothing anew.
+const READER_STATEMENTS: usize = 64;
+
 /// A connection that can't write, to a store that this process has verified.
 pub(super) fn reader(path: &Path, busy_timeout_ms: u64) -> Result<Connection, StateError> {
     let open = || -> Result<Connection, Fault> {
@@ -162,6 +165,7 @@ pub(super) fn reader(path: &Path, busy_timeout_ms: u64) -> Result<Connection, St
         settings::wait(&connection, busy_timeout_ms)?;
         settings::every(&connection)?;
         settings::reads_only(&connection)?;
+        connection.set_prepared_statement_cache_capacity(READER_STATEMENTS);
         Ok(connection)
     };
     let options = Options {

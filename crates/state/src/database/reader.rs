@@ -60,7 +60,7 @@ impl ReaderPool {
 
     pub(super) fn snapshot<'a>(&'a self, shared: &'a Shared) -> Result<Snapshot<'a>, StateError> {
         let connection = self.take()?;
-        connection.execute_batch("BEGIN DEFERRED")?;
+        connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
         // The first read: it fixes the snapshot, and finds a file or a schema that was changed since.
         self.check(&connection)?;
         let mut state = self.lock();
@@ -185,7 +185,10 @@ impl Drop for Snapshot<'_> {
             return;
         }
         self.pool.lock().open.remove(&self.number);
-        if connection.execute_batch("ROLLBACK").is_ok() {
+        let ended = connection
+            .prepare_cached("ROLLBACK")
+            .and_then(|mut statement| statement.execute([]));
+        if ended.is_ok() {
             self.pool.give_back(connection);
         }
     }

@@ -11,7 +11,7 @@ use holdpoint_state::Digest;
 use holdpoint_state::sql::{Params, params};
 use holdpoint_state::testing::plain::{self, Connection};
 
-use crate::{Figure, Settings};
+use crate::{Figure, Settings, cpu_time};
 
 const NOW: i64 = 1_767_225_600_000;
 
@@ -20,13 +20,13 @@ pub(crate) fn measure(path: &Path, settings: &Settings, steps: u32, concurrency:
     let connection = plain::open(path).unwrap();
     let mut writer = Writer::new(&connection);
     let mut waits = Vec::new();
-    let begun = Instant::now();
+    let (begun, spent) = (Instant::now(), cpu_time());
     while begun.elapsed() < settings.duration {
         let sent = Instant::now();
         writer.runs(steps, concurrency);
         waits.extend(std::iter::repeat_n(sent.elapsed(), concurrency));
     }
-    Figure::of(begun.elapsed(), waits)
+    Figure::of(begun.elapsed(), cpu_time().saturating_sub(spent), waits)
 }
 
 /// Makes the store large: finished runs of one step.

@@ -30,8 +30,10 @@ pub(crate) struct Hub {
     work: Condvar,
     /// For the sweep.
     search: Condvar,
-    /// For whoever waits for a run or for idleness.
+    /// For whoever waits for idleness, or for the end of what is executed.
     changed: Condvar,
+    /// For the renewals, which nothing but the end wakes.
+    closing: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -60,8 +62,21 @@ struct State {
     idle_after_sweep: bool,
     draining: bool,
     closed: bool,
-    /// Runs that somebody waits for: how many wait, and how often they changed.
-    watched: BTreeMap<RunId, (usize, u64)>,
+    /// Runs that somebody waits for.
+    watched: BTreeMap<RunId, Watched>,
+    /// How many workers sleep, so that nobody is woken in vain: each wake-up is a system call.
+    sleeping: usize,
+    /// How many wait on `changed`.
+    onlookers: usize,
+}
+
+/// A run that somebody waits for.
+#[derive(Debug, Default)]
+struct Watched {
+    waiting: usize,
+    changes: u64,
+    /// Of this run only: a change of it wakes nobody else.
+    changed: Arc<Condvar>,
 }
 
 #[derive(Debug)]
@@ -104,8 +119,9 @@ impl State {
 
     /// Somebody may wait for this run.
     fn changed(&mut self, run: &RunId) {
-        if let Some((_, changes)) = self.watched.get_mut(run) {
-            *changes += 1;
+        if let Some(watched) = self.watched.get_mut(run) {
+            watched.changes += 1;
+            watched.changed.notify_all();
         }
     }
 
@@ -124,6 +140,7 @@ impl Hub {
             work: Condvar::new(),
             search: Condvar::new(),
             changed: Condvar::new(),
+            closing: Condvar::new(),
         }
     }
 
@@ -163,9 +180,22 @@ impl Hub {
                 enqueue(&mut state, run);
             }
         }
+        self.tell(state);
+    }
+
+    /// Wakes a worker for what is in line, and whoever looks at the whole.
+    fn tell(&self, state: MutexGuard<'_, State>) {
+        let (wakes, onlookers) = (
+            !state.ready.is_empty() && 0 < state.sleeping,
+            0 < state.onlookers,
+        );
         drop(state);
-        self.work.notify_one();
-        self.changed.notify_all();
+        if wakes {
+            self.work.notify_one();
+        }
+        if onlookers {
+            self.changed.notify_all();
+        }
     }
 
     /// A run was taken away from its runner at this revision: the node stops.
@@ -179,7 +209,6 @@ impl Hub {
             active.taken_away(run, revision);
         }
         self.lock().changed(run);
-        self.changed.notify_all();
     }
 
     /// A definition was registered: runs that were not known may be now.
@@ -197,12 +226,13 @@ impl Hub {
     /// Watches a run, so that no change of it is missed from here on.
     pub(crate) fn watch<'a>(&'a self, run: &'a RunId) -> Watch<'a> {
         let mut state = self.lock();
-        let (waiting, seen) = state.watched.entry(run.clone()).or_default();
-        *waiting += 1;
+        let watched = state.watched.entry(run.clone()).or_default();
+        watched.waiting += 1;
         Watch {
             hub: self,
             run,
-            seen: *seen,
+            seen: watched.changes,
+            changed: Arc::clone(&watched.changed),
         }
     }
 
@@ -221,6 +251,7 @@ impl Hub {
         }
         *state = State {
             watched: std::mem::take(&mut state.watched),
+            onlookers: state.onlookers,
             wants_sweep: true,
             attached: Some(Attached {
                 owner: owner.clone(),
@@ -254,10 +285,12 @@ impl Hub {
                 state.wants_sweep = true;
                 self.search.notify_all();
             }
+            state.sleeping += 1;
             state = self
                 .work
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
+            state.sleeping -= 1;
         }
     }
 
@@ -288,10 +321,8 @@ impl Hub {
         }
         if state.again.remove(run) && !state.draining {
             state.enqueue(run);
-            self.work.notify_one();
         }
-        drop(state);
-        self.changed.notify_all();
+        self.tell(state);
     }
 
     /// Waits for a reason to search; gives how many known runs the search may meet. None when the sweep should end.
@@ -349,7 +380,7 @@ impl Hub {
     /// Waits between two renewals. Returns whether it was woken for another reason than the time.
     pub(super) fn pause_renewal(&self, interval: Duration, closed: &AtomicBool) -> bool {
         let waited = self
-            .changed
+            .closing
             .wait_timeout_while(self.lock(), interval, |_| !closed.load(Ordering::SeqCst));
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         drop(state);
@@ -371,20 +402,34 @@ impl Hub {
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.search.notify_all();
-        self.changed.notify_all();
+        self.closing.notify_all();
     }
 
     pub(super) fn wait_until_inactive(&self, limit: Duration) -> bool {
+        let mut state = self.lock();
+        state.onlookers += 1;
         let waited = self
             .changed
-            .wait_timeout_while(self.lock(), limit, |state| !state.active.is_empty());
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            .wait_timeout_while(state, limit, |state| !state.active.is_empty());
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.onlookers -= 1;
         state.active.is_empty()
     }
 
     pub(super) fn wait_until_idle(&self, limit: Duration) -> bool {
-        let mut left = limit;
         let mut state = self.lock();
+        state.onlookers += 1;
+        let (mut state, idle) = self.look_until_idle(state, limit);
+        state.onlookers -= 1;
+        idle
+    }
+
+    fn look_until_idle<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        limit: Duration,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let mut left = limit;
         loop {
             // A search that begins after everything was given back sees all that they left.
             state.wants_sweep = true;
@@ -392,18 +437,18 @@ impl Hub {
             self.search.notify_all();
             loop {
                 if state.draining || state.attached.is_none() {
-                    return false;
+                    return (state, false);
                 }
                 let busy = !state.active.is_empty() || !state.ready.is_empty();
                 if !busy && state.idle_after_sweep {
-                    return true;
+                    return (state, true);
                 }
                 let searched = !state.wants_sweep && !state.sweeping;
                 if !busy && searched && !state.search_failed {
                     break;
                 }
                 if left.is_zero() {
-                    return false;
+                    return (state, false);
                 }
                 let look = LOOK.min(left);
                 let waited = self.changed.wait_timeout(state, look);
@@ -437,6 +482,7 @@ pub(crate) struct Watch<'a> {
     hub: &'a Hub,
     run: &'a RunId,
     seen: u64,
+    changed: Arc<Condvar>,
 }
 
 impl Watch<'_> {
@@ -447,10 +493,9 @@ impl Watch<'_> {
             state
                 .watched
                 .get(self.run)
-                .map_or(0, |(_, changes)| *changes)
+                .map_or(0, |watched| watched.changes)
         };
         let waited = self
-            .hub
             .changed
             .wait_timeout_while(self.hub.lock(), limit, |state| changes(state) == self.seen);
         let now = changes(&waited.unwrap_or_else(PoisonError::into_inner).0);
@@ -463,9 +508,9 @@ impl Watch<'_> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         let mut state = self.hub.lock();
-        if let Some((waiting, _)) = state.watched.get_mut(self.run) {
-            *waiting -= 1;
-            if *waiting == 0 {
+        if let Some(watched) = state.watched.get_mut(self.run) {
+            watched.waiting -= 1;
+            if watched.waiting == 0 {
                 state.watched.remove(self.run);
             }
         }

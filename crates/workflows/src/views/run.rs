@@ -282,6 +282,23 @@ fn head(
         .map_err(StateError::from)?)
 }
 
+/// Whether a run may be over, wait, be paused or be parked: false while it is queued or running and nothing holds it back. A missing
+/// run may be anything.
+pub(crate) fn may_have_stopped(snapshot: &Snapshot<'_>, id: &RunId) -> Result<bool, WorkflowError> {
+    let goes_on: Option<bool> = snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT (r.status = 'queued' OR r.status = 'running') AND r.paused = 0 AND q.error_code IS NULL
+                 AND NOT EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key AND e.status = 'ambiguous')
+             FROM runs r JOIN run_queue q ON q.run_key = r.resource_key
+             WHERE r.run_id = :run_id",
+        )?
+        .query_row(named_params! { ":run_id": id }, |row| row.get(0))
+        .optional()
+        .map_err(StateError::from)?;
+    Ok(goes_on != Some(true))
+}
+
 /// The options that a run was launched with: what the program that started it has to say to the one that executes it.
 ///
 /// # Errors
