@@ -30,23 +30,24 @@ const RUNNERS: &[ActorKind] = &[Host, System];
 const OPEN: &[&str] = &["queued", "running", "waiting"];
 
 macro_rules! operations {
-    ($($(#[$meta:meta])* $constant:ident = $name:literal, $event:literal, $actors:expr, $lease:expr, $from:expr => $to:expr, $summary:literal;)*) => {
-        $($(#[$meta])* #[doc = $summary] pub const $constant: Operation = Operation {
+    ($(@$resource:literal $($(#[$meta:meta])* $constant:ident = $name:literal, $event:literal, $actors:expr, $lease:expr, $from:expr => $to:expr, $summary:literal;)*)*) => {
+        $($($(#[$meta])* #[doc = $summary] pub const $constant: Operation = Operation {
             name: $name,
             event: $event,
-            resource: "run",
+            resource: $resource,
             summary: $summary,
             actors: $actors,
             lease: $lease,
             from: $from,
             to: $to,
-        };)*
+        };)*)*
         /// All of them.
-        pub(crate) const ALL: &[&Operation] = &[$(&$constant),*];
+        pub(crate) const ALL: &[&Operation] = &[$($(&$constant,)*)*];
     };
 }
 
 operations! {
+    @"run"
     START = "run.start", "run.queued", STARTERS, NotRequired, &["none"] => &["queued"],
         "Reserves a run: everything that it needs is durable before anybody hears of it.";
     RESTART = "run.restart", "run.queued", STEERERS, NotRequired, &["none"] => &["queued"],
