@@ -6,8 +6,10 @@
 
 mod active;
 mod deadlines;
+mod drive;
 mod executor;
 mod facts;
+mod host;
 mod node;
 mod plan;
 mod runner;

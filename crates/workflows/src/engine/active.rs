@@ -23,6 +23,12 @@ pub(crate) struct ActiveRun {
     pub(crate) claim: Claim,
     /// The run's revision when it was read to be claimed.
     since: u64,
+    signals: Signals,
+}
+
+/// What stops the node of one run.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
     node: Mutex<Node>,
 }
 
@@ -37,10 +43,27 @@ impl ActiveRun {
         Self {
             claim,
             since,
-            node: Mutex::new(Node::default()),
+            signals: Signals::default(),
         }
     }
 
+    /// The signal of the node that begins now.
+    pub(crate) fn begin_node(&self) -> CancellationSource {
+        self.signals.begin_node()
+    }
+
+    /// Why the run is stopped, if it is.
+    pub(crate) fn stopped(&self) -> Option<Stop> {
+        self.signals.stopped()
+    }
+
+    /// Stops the run.
+    pub(crate) fn stop(&self, stop: Stop) {
+        self.signals.stop(stop);
+    }
+}
+
+impl Signals {
     /// The signal of the node that begins now. It is raised already when the run was stopped.
     pub(crate) fn begin_node(&self) -> CancellationSource {
         let mut node = self.lock();
