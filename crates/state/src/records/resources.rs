@@ -13,6 +13,11 @@ use crate::id::{EffectId, Resource};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceKey(pub(crate) i64);
 
+impl ResourceKey {
+    /// The key that no row has: SQLite counts rows from 1.
+    pub(crate) const NOWHERE: Self = Self(0);
+}
+
 impl rusqlite::types::ToSql for ResourceKey {
     fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
         Ok(self.0.into())

@@ -301,6 +301,17 @@ pub struct EffectAttempt {
     pub(super) key: ResourceKey,
 }
 
+impl EffectAttempt {
+    /// A try as a process without the store knows it, by its name. It can't be settled: only who began it knows its row.
+    pub fn named(effect_id: EffectId, number: u32) -> Self {
+        Self {
+            effect_id,
+            number,
+            key: ResourceKey::NOWHERE,
+        }
+    }
+}
+
 /// What the owner of a source may do about an effect now (effects reference, section 8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EffectStart {
