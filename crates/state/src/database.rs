@@ -2,6 +2,7 @@
 //!
 //! Not here: what a command means (`command`), and what the rows are (`records`).
 
+mod cleaner;
 mod commits;
 #[cfg(feature = "testing")]
 pub(crate) mod faults;
@@ -26,8 +27,10 @@ use crate::id::Resource;
 use crate::records::leases::{self, Claim, Owner};
 use crate::schema::Schema;
 
+pub(crate) use cleaner::{Cleaner, Cleaning, End, MaintenanceRight};
 use commits::CommitSignal;
 pub use follower::EventFollower;
+pub(crate) use guard::KERNEL;
 pub use open::{FileSystem, product_path, product_path_in};
 pub(crate) use presence::{Presence, RESTORE_NOTE, beside};
 use queue::Queue;

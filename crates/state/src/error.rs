@@ -96,6 +96,12 @@ pub enum StateError {
         /// By what, and what to do.
         by: &'static str,
     },
+    /// What was selected to be deleted is not what would be selected now. Nothing was deleted; look at the plan and ask again.
+    #[error("the selection changed: {what}; look at the plan and ask again")]
+    SelectionChanged {
+        /// What differs.
+        what: String,
+    },
     /// The database was closed before the command ran. Nothing was written.
     #[error("the database handle is closed")]
     Closed,
@@ -471,6 +477,7 @@ impl StateError {
             Self::Conflict { .. } => "conflict",
             Self::NotFound { .. } => "notFound",
             Self::Busy { .. } | Self::InUse { .. } => "busy",
+            Self::SelectionChanged { .. } => "selectionChanged",
             Self::Closed => "closed",
             Self::Forked { .. } => "forked",
             Self::Panicked { .. } => "panicked",

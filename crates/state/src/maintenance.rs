@@ -1,12 +1,13 @@
-//! Looking after a store: verify, backup, restore, status and doctor.
+//! Looking after a store: verify, backup, restore, status and doctor; and retention, which deletes what is dead.
 //!
-//! None of them changes a row, and all but a restore leave every byte of the store as it is. Only SQLite opens the files of a live
-//! store: closing another descriptor would drop the locks that this process holds on it. Not here: the retention sweep.
+//! None but retention changes a row, and all but it and a restore leave every byte of the store as it is. Only SQLite opens the files
+//! of a live store: closing another descriptor would drop the locks that this process holds on it.
 
 mod backup;
 mod doctor;
 mod files;
 mod restore;
+pub mod retention;
 mod status;
 mod verify;
 

@@ -9,6 +9,7 @@ mod invariants;
 pub mod leases;
 pub(crate) mod projects;
 pub mod resources;
+pub(crate) mod retention;
 pub(crate) mod schema_meta;
 
 use crate::command::Operation;

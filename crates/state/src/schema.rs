@@ -3,6 +3,7 @@
 //! Composing checks everything that can be known without a file: that the DDL compiles, that no two domains claim the same table,
 //! resource type, operation or effect type, and what the canonical digest is. Not here: files; those are the `database` rooms.
 
+pub(crate) mod retention;
 mod shape;
 
 use std::collections::BTreeMap;
@@ -10,11 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::command::{Change, Operation, Touched};
-use crate::database::guard::KERNEL;
+use crate::database::KERNEL;
 use crate::error::{Refusal, StateError};
 use crate::id::Digest;
 use crate::records;
 
+pub(crate) use retention::Reference;
+pub use retention::{Blocker, Crossing, Deletion, Fault, Link, Orphan, Retention};
 pub use shape::Shape;
 
 /// What a crate adds to the database: its tables, the types it claims and the rules that hold for its rows.
@@ -34,8 +37,8 @@ pub struct Domain {
     pub effect_types: &'static [EffectType],
     /// What must hold for its rows; `verify` runs each.
     pub invariants: &'static [Invariant],
-    /// Queries that keep rows from retention: each selects `resource_key` of resources that must stay.
-    pub protects: &'static [&'static str],
+    /// What it protects from retention, what goes with what is dead, and how.
+    pub retention: Retention,
     /// Called for each accepted touch of a resource, inside the same transaction.
     pub projectors: &'static [Projector],
 }
@@ -50,7 +53,7 @@ impl Domain {
             operations: &[],
             effect_types: &[],
             invariants: &[],
-            protects: &[],
+            retention: Retention::NOTHING,
             projectors: &[],
         }
     }
@@ -167,6 +170,7 @@ struct Composed {
     operation_owner: BTreeMap<&'static str, usize>,
     effect_owner: BTreeMap<&'static str, (usize, EffectType)>,
     resource_owner: BTreeMap<&'static str, usize>,
+    references: Vec<Reference>,
 }
 
 impl Schema {
@@ -329,6 +333,11 @@ impl Schema {
             .map(|(domain, _)| *domain)
     }
 
+    /// Every single column that refers to another table, as the composed DDL says.
+    pub(crate) fn references(&self) -> &[Reference] {
+        &self.inner.references
+    }
+
     pub(crate) fn domain_name(&self, index: usize) -> &'static str {
         self.inner
             .domains
@@ -408,7 +417,8 @@ fn compose(
         ddl.push_str(&filled);
         ddl.push('\n');
     }
-    let (shape, table_owner) = shape::of_domains(&domains, &resource_types, &effect_types)?;
+    let (shape, table_owner, references) =
+        shape::of_domains(&domains, &resource_types, &effect_types)?;
     let digest = shape.digest();
     Ok(Composed {
         identity,
@@ -422,6 +432,7 @@ fn compose(
         operation_owner,
         effect_owner,
         resource_owner,
+        references,
     })
 }
 

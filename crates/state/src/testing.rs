@@ -175,7 +175,28 @@ pub fn dear_tables(schema: &Schema) -> Result<Vec<String>, StateError> {
 ///
 /// Those of SQLite: the statement does not fit the schema.
 pub fn query_plan(schema: &Schema, statement: &str) -> Result<Vec<String>, StateError> {
+    plan_with(schema, statement, true)
+}
+
+/// The same for a statement of retention, which runs without foreign keys.
+///
+/// # Errors
+///
+/// As [`query_plan`].
+pub fn retention_plan(schema: &Schema, statement: &str) -> Result<Vec<String>, StateError> {
+    plan_with(schema, statement, false)
+}
+
+fn plan_with(
+    schema: &Schema,
+    statement: &str,
+    foreign_keys: bool,
+) -> Result<Vec<String>, StateError> {
     let scratch = rusqlite::Connection::open_in_memory()?;
+    scratch.set_db_config(
+        rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY,
+        foreign_keys,
+    )?;
     // lint:allow(sql-unreadable): whatever schema is composed, in memory.
     scratch.execute_batch(schema.ddl())?;
     let mut plan = scratch.prepare(&format!("EXPLAIN QUERY PLAN {statement}"))?;

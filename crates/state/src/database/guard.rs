@@ -23,6 +23,26 @@ const CONTROL: usize = usize::MAX;
 /// Nobody: everything that writes is refused.
 pub(crate) const NOBODY: usize = usize::MAX - 1;
 
+/// What only retention may delete, however it is asked: history, and what history refers to.
+const KEPT: [&str; 7] = [
+    "events",
+    "resources",
+    "leases",
+    "effects",
+    "effect_attempts",
+    "blobs",
+    "projects",
+];
+
+/// What a write connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Commands: nothing of the shared records is ever deleted.
+    Commands,
+    /// Retention: each domain deletes its own dead rows, and makes none.
+    Retention,
+}
+
 pub(crate) struct StatementGuard {
     schema: Schema,
     current: Arc<AtomicUsize>,
@@ -34,12 +54,13 @@ impl StatementGuard {
     pub(crate) fn install(
         connection: &mut Connection,
         schema: &Schema,
+        purpose: Purpose,
     ) -> Result<Self, StateError> {
         let current = Arc::new(AtomicUsize::new(NOBODY));
         let asked = Arc::clone(&current);
         let owners = schema.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
-            authorize(&owners, asked.load(Ordering::Relaxed), &context)
+            authorize(&owners, purpose, asked.load(Ordering::Relaxed), &context)
         }))?;
         // A plan that depends on a bound value is made anew when the statement runs, where the authorizer can't know for whom.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -125,16 +146,30 @@ impl StatementGuard {
     }
 }
 
-fn authorize(schema: &Schema, domain: usize, context: &AuthContext<'_>) -> Authorization {
+fn authorize(
+    schema: &Schema,
+    purpose: Purpose,
+    domain: usize,
+    context: &AuthContext<'_>,
+) -> Authorization {
+    let owns = |table: &str| {
+        context.database_name == Some("main") && schema.table_owner(table) == Some(domain)
+    };
     let allowed = match context.action {
         AuthAction::Select | AuthAction::Read { .. } | AuthAction::Recursive => true,
         AuthAction::Function { function_name } => {
             !function_name.eq_ignore_ascii_case("load_extension")
         }
-        AuthAction::Insert { table_name }
-        | AuthAction::Delete { table_name }
-        | AuthAction::Update { table_name, .. } => {
-            context.database_name == Some("main") && schema.table_owner(table_name) == Some(domain)
+        AuthAction::Insert { table_name } => {
+            owns(table_name) && (purpose == Purpose::Commands || domain == KERNEL)
+        }
+        // What happened is never rewritten.
+        AuthAction::Update { table_name, .. } => owns(table_name) && table_name != "events",
+        AuthAction::Delete { table_name } => {
+            owns(table_name)
+                && (purpose == Purpose::Retention
+                    || domain != KERNEL
+                    || !KEPT.contains(&table_name))
         }
         AuthAction::Transaction { .. }
         | AuthAction::Savepoint { .. }

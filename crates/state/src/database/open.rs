@@ -175,6 +175,35 @@ pub(super) fn reader(path: &Path, busy_timeout_ms: u64) -> Result<Connection, St
     open().map_err(|fault| fault.at(path, &options))
 }
 
+/// A second connection that can write, to a store that this process has verified: without foreign keys, and with commits that may be
+/// lost whole.
+pub(super) fn cleaner(stamp: &Arc<Stamp>, busy_timeout_ms: u64) -> Result<Opened, StateError> {
+    stamp.check_file()?;
+    let open = || -> Result<Connection, Fault> {
+        let connection = settings::connect(&stamp.path, settings::Access::Write)?;
+        settings::wait(&connection, busy_timeout_ms)?;
+        settings::every(&connection)?;
+        settings::writer(&connection)?;
+        settings::deletes(&connection)?;
+        Ok(connection)
+    };
+    let options = Options {
+        busy_timeout_ms,
+        ..Options::default()
+    };
+    Ok(Opened {
+        connection: open().map_err(|fault| fault.at(&stamp.path, &options))?,
+        stamp: Arc::clone(stamp),
+        // No count of SQLite's: the first transaction reads the schema.
+        schema_cookie: Cell::new(-1),
+    })
+}
+
+/// Moves what the log holds into the file and cuts the log to nothing. Returns whether somebody was in the way.
+pub(super) fn cut_log(connection: &Connection) -> rusqlite::Result<bool> {
+    settings::cut_log(connection)
+}
+
 /// Checks what `stat` tells of the path, and makes an empty file where there is none.
 fn settle(path: &Path, schema: &Schema, options: &Options) -> Result<Place, StateError> {
     let place = path::resolve(path)?;

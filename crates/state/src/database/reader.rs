@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 
 use super::Shared;
-use super::open::Stamp;
+use super::open::{Opened, Stamp};
 use crate::clock::MonotonicMillis;
 use crate::command::Sql;
 use crate::error::StateError;
@@ -46,6 +46,11 @@ impl ReaderPool {
     /// A connection of its own for who reads for long.
     pub(super) fn connect(&self) -> Result<Connection, StateError> {
         self.stamp.reader(self.busy_timeout_ms)
+    }
+
+    /// A connection of its own that deletes, for retention.
+    pub(super) fn cleaner(&self) -> Result<Opened, StateError> {
+        super::open::cleaner(&self.stamp, self.busy_timeout_ms)
     }
 
     /// Whether what `connection` reads is still the store that was verified.

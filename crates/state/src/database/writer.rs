@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::guard::StatementGuard;
+use super::guard::{Purpose, StatementGuard};
 use super::open::Opened;
 use super::queue::Queued;
 use super::ticket::{Job, JobState};
@@ -30,7 +30,7 @@ const BUSY_TIMEOUT_MAX_MS: u64 = i32::MAX.unsigned_abs() as u64;
 
 /// Starts the writer's thread.
 pub(super) fn spawn(shared: Arc<Shared>, mut opened: Opened) -> Result<JoinHandle<()>, StateError> {
-    let guard = StatementGuard::install(&mut opened.connection, &shared.schema)?;
+    let guard = StatementGuard::install(&mut opened.connection, &shared.schema, Purpose::Commands)?;
     opened
         .connection
         .set_prepared_statement_cache_capacity(STATEMENT_CACHE);

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use rusqlite::Connection;
 
 use super::Domain;
+use super::retention::{self, Reference};
 use crate::id::Digest;
 
 /// Type and name of a schema object, such as `("table", "events")`.
@@ -75,12 +76,13 @@ impl Shape {
     }
 }
 
-/// Runs the domains' DDL in memory, one after the other, and tells which table belongs to which domain.
+/// Runs the domains' DDL in memory, one after the other, and tells which table belongs to which domain, and which column refers to
+/// which table.
 pub(super) fn of_domains(
     domains: &[Domain],
     resource_types: &str,
     effect_types: &str,
-) -> Result<(Shape, BTreeMap<String, usize>), String> {
+) -> Result<(Shape, BTreeMap<String, usize>, Vec<Reference>), String> {
     let scratch = Connection::open_in_memory().map_err(|error| error.to_string())?;
     let mut owner = BTreeMap::new();
     let mut known = Shape {
@@ -139,7 +141,8 @@ pub(super) fn of_domains(
         }
         known = shape;
     }
-    Ok((known, owner))
+    let references = retention::check(&scratch, domains, &owner)?;
+    Ok((known, owner, references))
 }
 
 /// A trigger acts on behalf of whoever writes its table, and an index costs them or, when it is unique, refuses their rows: the

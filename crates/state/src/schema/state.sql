@@ -138,3 +138,10 @@ CREATE TABLE effect_attempts (
     PRIMARY KEY (resource_key, attempt_number),
     CHECK ((finished_at IS NULL) = (outcome IS NULL))
 ) STRICT, WITHOUT ROWID;
+
+-- When the automatic retention sweep last came to its end: one row, written in the transaction that makes the sweep complete.
+CREATE TABLE retention_sweeps (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    completed_at INTEGER NOT NULL,
+    cutoff INTEGER NOT NULL
+) STRICT;

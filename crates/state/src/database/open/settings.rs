@@ -105,6 +105,12 @@ pub(super) fn writer(connection: &Connection) -> Result<(), Fault> {
     expect(connection, "journal_mode", "wal")
 }
 
+/// What only the connection of retention has. The order of its commits is kept without a flush for each.
+pub(super) fn deletes(connection: &Connection) -> Result<(), Fault> {
+    set(connection, "foreign_keys", "OFF", "0")?;
+    set(connection, "synchronous", "NORMAL", "1")
+}
+
 /// What makes a reader a reader.
 pub(super) fn reads_only(connection: &Connection) -> Result<(), Fault> {
     expect(connection, "journal_mode", "wal")?;
@@ -126,12 +132,15 @@ pub(super) fn write_ahead(connection: &Connection) -> Result<(), Fault> {
 /// Done once, after the creation: a new store whose log is lost must still say whose it is, and not look like no store at all. When
 /// others use the store already and do not let go of the log in time, their checkpoints do the same a little later.
 pub(super) fn empty_the_log(connection: &Connection) -> Result<(), Fault> {
-    let busy: i64 =
-        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-    if busy != 0 {
+    if cut_log(connection)? {
         tracing::warn!("the log of the new store is in use and could not be emptied yet");
     }
     Ok(())
+}
+
+/// Moves what the log holds into the file and cuts the log to nothing. Returns whether somebody was in the way.
+pub(super) fn cut_log(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
 }
 
 pub(super) fn is_wal(connection: &Connection) -> Result<bool, Fault> {
