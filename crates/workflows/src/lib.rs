@@ -67,6 +67,7 @@
 //! - [`Workflows`]: the handle of a program, with every verb; [`Scheduler`]: executes runs in this process.
 //! - [`model`], [`operations`]: nouns, and every transition as data.
 //! - [`commands`]: the verbs, one transaction each; `store` has the only statements that write.
+//! - [`retention`]: which runs are deleted after their time, and what holds them.
 //! - [`views`]: what readers see, with one display status for all surfaces; `verify`: what holds at every commit.
 //! - `engine`: a stepper over committed state; [`Registry`]: where the code of a run comes from.
 //!
@@ -87,6 +88,7 @@ pub mod operations;
 mod store;
 
 pub mod commands;
+pub mod retention;
 pub mod views;
 
 mod registry;
@@ -111,5 +113,6 @@ pub const DOMAIN: Domain = Domain {
     resource_types: &["run"],
     operations: operations::ALL,
     invariants: verify::INVARIANTS,
+    retention: retention::RETENTION,
     ..Domain::named("workflows")
 };

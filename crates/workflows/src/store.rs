@@ -7,4 +7,5 @@ pub(crate) mod attempts;
 pub(crate) mod messages;
 pub(crate) mod queue;
 pub(crate) mod requests;
+pub(crate) mod retention;
 pub(crate) mod runs;

@@ -1,9 +1,11 @@
 //! A store with rows in every table, in every state that a run can stand in.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use holdpoint_state::clock::ManualClock;
+use holdpoint_state::clock::{ManualClock, UnixMillis};
+use holdpoint_state::maintenance::retention::Taking;
 use holdpoint_state::{
     Actor, Command, Database, Domain, NewEffect, Outcome, Owner, OwnerKind, OwnerScope, Payload,
     StateError,
@@ -136,8 +138,10 @@ fn claim(workflows: &Workflows, definition: &Definition, run: &RunId, attempt: &
     commands::claim(workflows.database(), claiming).unwrap();
 }
 
-/// What no verb of a workflow writes yet: a project, and content that is longer than one part.
+/// What no verb of a workflow writes yet: a project, content that is longer than one part, and that a sweep came to its end.
 fn shared_records(db: &Database, run: &RunId, directory: &Path) {
+    let nothing = Taking::before(UnixMillis(0));
+    db.sweep(&nothing, |_| ControlFlow::Continue(())).unwrap();
     let project = directory.to_str().unwrap().to_owned();
     let text = Payload::text("x".repeat(3_000_000)).unwrap();
     let command =

@@ -15,6 +15,7 @@ mod plans;
 mod repeats;
 mod requests;
 mod resilience;
+mod retention;
 mod routing;
 mod scheduling;
 mod sources;
