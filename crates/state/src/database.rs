@@ -9,6 +9,7 @@ pub(crate) mod faults;
 mod follower;
 pub(crate) mod guard;
 mod open;
+pub(crate) mod owners;
 mod presence;
 mod queue;
 mod reader;
@@ -32,6 +33,8 @@ use commits::CommitSignal;
 pub use follower::EventFollower;
 pub(crate) use guard::KERNEL;
 pub use open::{FileSystem, product_path, product_path_in};
+pub use owners::OwnerPresence;
+use owners::Owners;
 pub(crate) use presence::{Presence, RESTORE_NOTE, beside};
 use queue::Queue;
 use reader::ReaderPool;
@@ -124,6 +127,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Queue,
     pub(crate) readers: ReaderPool,
     pub(crate) commits: CommitSignal,
+    pub(crate) owners: Owners,
     pub(crate) opened_by: u32,
     /// The last to be dropped: until then the readers are open.
     _presence: Presence,
@@ -174,6 +178,7 @@ impl Database {
             queue: Queue::new(options.queue_capacity),
             options,
             commits: CommitSignal::new(),
+            owners: Owners::new(&path),
             opened_by: std::process::id(),
             _presence: presence,
             _here: here,

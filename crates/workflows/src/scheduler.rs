@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdpoint_state::effects::BackOff;
-use holdpoint_state::{Database, Owner, OwnerKind};
+use holdpoint_state::{Database, Owner, OwnerKind, OwnerPresence};
 
 use crate::agents::AgentExecutor;
 use crate::engine::{ActiveRuns, Deadlines, Executed, Executor, Runner, Stop, panic_text};
@@ -62,6 +62,8 @@ impl Default for SchedulerOptions {
 #[must_use = "the scheduler stops when it is dropped"]
 pub struct Scheduler {
     shared: Arc<Shared>,
+    /// By it other processes know that the owner lives.
+    presence: Option<OwnerPresence>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -86,6 +88,13 @@ impl Scheduler {
     ) -> Result<Self, WorkflowError> {
         check(&options)?;
         let owner = Owner::new(OwnerKind::Host, "host");
+        // Before the first claim. Without it the claims of this process end by their time only.
+        let presence = db
+            .announce_owner(&owner)
+            .inspect_err(|error| {
+                tracing::warn!(error = %error, "nobody can know when this scheduler dies; its leases end by their time");
+            })
+            .ok();
         let active = Arc::new(ActiveRuns::default());
         let deadlines = Deadlines::new(Arc::clone(db.clock()))?;
         hub.attach(&owner, &active)?;
@@ -107,6 +116,7 @@ impl Scheduler {
         });
         let mut scheduler = Self {
             shared,
+            presence,
             threads: Vec::new(),
         };
         scheduler.spawn("holdpoint-renewal".to_owned(), Shared::renew)?;
@@ -161,6 +171,11 @@ impl Scheduler {
         self.shared.hub.close();
         for thread in self.threads.drain(..) {
             join(thread);
+        }
+        // Nothing works under its leases any more; those that are left may be taken.
+        drop(self.presence.take());
+        if let Err(error) = self.shared.runner.db.clean_owners() {
+            tracing::debug!(error = %error, "the next scheduler cleans up");
         }
         self.shared.hub.detach();
     }

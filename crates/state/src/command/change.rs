@@ -12,6 +12,7 @@ use super::sql::Sql;
 use super::{Actor, Command, Disposition, LeaseRule, Operation, Outcome, Receipt};
 use crate::clock::{Clock, MonotonicMillis, UnixMillis};
 use crate::database::guard::{KERNEL, NOBODY, StatementGuard};
+use crate::database::owners::Owners;
 use crate::error::{ClaimLostReason, StateError};
 use crate::id::Resource;
 use crate::records::blobs::Payload;
@@ -26,6 +27,7 @@ pub(crate) struct Transaction<'a> {
     pub(crate) guard: &'a StatementGuard,
     pub(crate) schema: &'a Schema,
     pub(crate) clock: &'a dyn Clock,
+    pub(crate) owners: &'a Owners,
     /// A nested command failed after it wrote: what is open must not be committed, whatever the outer body says.
     poisoned: Cell<bool>,
     /// Claims that were renewed, to be told after the commit.
@@ -38,12 +40,14 @@ impl<'a> Transaction<'a> {
         guard: &'a StatementGuard,
         schema: &'a Schema,
         clock: &'a dyn Clock,
+        owners: &'a Owners,
     ) -> Self {
         Self {
             connection,
             guard,
             schema,
             clock,
+            owners,
             poisoned: Cell::new(false),
             renewals: RefCell::new(Vec::new()),
         }
@@ -410,6 +414,11 @@ impl<'a> Change<'a> {
 
     pub(crate) fn schema(&self) -> &'a Schema {
         self.transaction.schema
+    }
+
+    /// Whether an owner said that it lives, and does no more.
+    pub(crate) fn is_dead(&self, owner: &str) -> bool {
+        self.transaction.owners.is_dead(owner)
     }
 
     pub(crate) fn existing_key(&self) -> Option<ResourceKey> {

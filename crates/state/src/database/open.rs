@@ -33,7 +33,7 @@ use crate::schema::Schema;
 pub use file_system::FileSystem;
 use identity::Standing;
 use path::Place;
-pub(super) use path::open_lock_file;
+pub(super) use path::{DIRECTORY_MODE, open_lock_file};
 pub use path::{product_path, product_path_in};
 pub(super) use process::OpenHere;
 pub(super) use stamp::Stamp;

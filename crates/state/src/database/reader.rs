@@ -164,6 +164,10 @@ impl Snapshot<'_> {
         }
     }
 
+    pub(super) fn owners(&self) -> &super::Owners {
+        &self.shared.owners
+    }
+
     /// The schema that the database was opened with.
     pub fn schema(&self) -> &crate::schema::Schema {
         &self.shared.schema

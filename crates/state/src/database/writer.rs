@@ -165,6 +165,7 @@ impl Writer {
             &self.guard,
             &self.shared.schema,
             &*self.shared.options.clock,
+            &self.shared.owners,
         );
         let mut next = 0;
         let mut patience = PATIENCE;
@@ -218,6 +219,7 @@ impl Writer {
             &self.guard,
             &self.shared.schema,
             &*self.shared.options.clock,
+            &self.shared.owners,
         );
         let state = run_job(&mut *job, &transaction);
         #[cfg(feature = "testing")]

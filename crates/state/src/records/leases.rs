@@ -329,6 +329,22 @@ pub(crate) fn view(sql: &Sql<'_>, key: ResourceKey) -> Result<LeaseView, StateEr
     })
 }
 
+/// The owners of leases that have not expired.
+pub(crate) fn live_owners(sql: &Sql<'_>, now: UnixMillis) -> Result<Vec<String>, StateError> {
+    let mut statement = sql.prepare_cached(
+        "SELECT DISTINCT owner_id FROM leases WHERE expires_at IS NOT NULL AND expires_at > ?1",
+    )?;
+    let rows = statement.query_map([now], |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Whether a lease, live or expired, names an owner.
+pub(crate) fn names_owner(sql: &Sql<'_>, owner: &str) -> Result<bool, StateError> {
+    Ok(sql
+        .prepare_cached("SELECT 1 FROM leases WHERE owner_id IS NOT NULL AND owner_id = ?1")?
+        .exists([owner])?)
+}
+
 /// Whether `evidence` still gives the right to write, in the reference's order of reasons.
 pub(crate) fn check(
     sql: &Sql<'_>,
@@ -391,16 +407,15 @@ pub(crate) fn renew(
     Ok(expires_at)
 }
 
-/// Takes the lease for `owner`: refuses a live owner, and makes generation and token anew.
-pub(crate) fn claim(
-    sql: &Sql<'_>,
-    resource: &Resource,
+/// Takes the lease for `owner`: refuses a live owner unless it is known to be dead, and makes generation and token anew.
+fn claim(
+    change: &Change<'_>,
     key: ResourceKey,
     owner: &Owner,
     length_ms: i64,
-    now: UnixMillis,
-    monotonic: MonotonicMillis,
 ) -> Result<Claim, StateError> {
+    let (sql, resource) = (&change.kernel_sql(), change.resource());
+    let (now, monotonic) = (change.now(), change.monotonic());
     if length_ms <= 0 {
         return Err(StateError::Input {
             what: "lease length",
@@ -410,6 +425,7 @@ pub(crate) fn claim(
     let row = fetch(sql, key)?;
     if let Some(held) = row.as_ref().and_then(|row| row.owner.as_ref())
         && now < held.expires_at
+        && !change.is_dead(&held.id)
     {
         return Err(StateError::LeaseHeld {
             resource: resource.clone(),
@@ -472,19 +488,11 @@ impl Change<'_> {
     ///
     /// # Errors
     ///
-    /// [`StateError::LeaseHeld`] while another claim is live, also one of the same owner.
+    /// [`StateError::LeaseHeld`] while another claim is live, also one of the same owner. The claims of an owner that said that it
+    /// lives ([`Database::announce_owner`](crate::Database::announce_owner)) end with it.
     pub fn claim(&mut self, owner: &Owner, length_ms: i64) -> Result<Claim, StateError> {
         let key = self.resource_key()?;
-        let (now, monotonic) = (self.now(), self.monotonic());
-        let claim = claim(
-            &self.kernel_sql(),
-            &self.resource().clone(),
-            key,
-            owner,
-            length_ms,
-            now,
-            monotonic,
-        )?;
+        let claim = claim(self, key, owner, length_ms)?;
         self.use_generation(claim.generation);
         self.require_acceptance();
         Ok(claim)
@@ -511,14 +519,24 @@ impl Change<'_> {
         self.renew_evidence()
     }
 
-    /// The lease of this command's resource.
+    /// The lease of this command's resource. One whose owner is known to be dead counts as ended now.
     ///
     /// # Errors
     ///
     /// Those of the database.
     pub fn lease(&mut self) -> Result<LeaseView, StateError> {
         match self.existing_key() {
-            Some(key) => view(&self.kernel_sql(), key),
+            Some(key) => {
+                let mut lease = view(&self.kernel_sql(), key)?;
+                let now = self.now();
+                if let Some((_, owner)) = &lease.owner
+                    && lease.is_live(now)
+                    && self.is_dead(owner)
+                {
+                    lease.expires_at = Some(now);
+                }
+                Ok(lease)
+            }
             None => Ok(LeaseView {
                 generation: 0,
                 owner: None,

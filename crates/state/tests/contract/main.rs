@@ -21,6 +21,7 @@ mod kernel;
 mod kernel_schema;
 mod leases;
 mod open;
+mod owners;
 mod permits;
 mod projects;
 mod queue;

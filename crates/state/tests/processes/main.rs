@@ -11,5 +11,6 @@
 
 mod child;
 mod claims;
+mod owners;
 mod still;
 mod writers;

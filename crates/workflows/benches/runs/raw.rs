@@ -20,13 +20,13 @@ pub(crate) fn measure(path: &Path, settings: &Settings, steps: u32, concurrency:
     let connection = plain::open(path).unwrap();
     let mut writer = Writer::new(&connection);
     let mut waits = Vec::new();
-    let (begun, spent) = (Instant::now(), cpu_time());
+    let (begun, used) = (Instant::now(), cpu_time());
     while begun.elapsed() < settings.duration {
         let sent = Instant::now();
         writer.runs(steps, concurrency);
         waits.extend(std::iter::repeat_n(sent.elapsed(), concurrency));
     }
-    Figure::of(begun.elapsed(), cpu_time().saturating_sub(spent), waits)
+    Figure::of(begun.elapsed(), cpu_time().saturating_sub(used), waits)
 }
 
 /// Makes the store large: finished runs of one step.

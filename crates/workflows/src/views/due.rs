@@ -6,7 +6,7 @@ use holdpoint_state::{Snapshot, StateError};
 
 use crate::id::RunId;
 
-/// Runs that nobody owns and nothing holds back: accepted answers first, then new and resumable work by its due time, then
+/// Runs that nobody owns, or whose owner is dead, and nothing holds back: accepted answers first, then new and resumable work by its due time, then
 /// parked runs whose runner was lost, and those that were parked before they began.
 pub(crate) fn due(
     snapshot: &Snapshot<'_>,
@@ -14,6 +14,8 @@ pub(crate) fn due(
     limit: usize,
 ) -> Result<Vec<RunId>, StateError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    // A line for each: an owner's id has no line's end.
+    let dead = format!("\n{}\n", snapshot.dead_owners(now)?.join("\n"));
     let queries = [
         "SELECT r.run_id
          FROM interactive_requests q
@@ -21,14 +23,14 @@ pub(crate) fn due(
          JOIN run_queue k ON k.run_key = q.run_key
          LEFT JOIN leases l ON l.resource_key = q.run_key
          WHERE q.status = 'settled' AND q.consumed_at IS NULL AND r.paused = 0 AND r.finished_at IS NULL
-             AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now)
+             AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now OR instr(:dead, char(10) || l.owner_id || char(10)) > 0)
          ORDER BY q.settled_at, q.run_key LIMIT :limit",
         "SELECT r.run_id
          FROM run_queue k
          JOIN runs r ON r.resource_key = k.run_key
          LEFT JOIN leases l ON l.resource_key = k.run_key
          WHERE (k.status = 'queued' OR k.status = 'starting' OR k.status = 'running') AND k.available_at <= :now AND k.error_code IS NULL
-             AND r.paused = 0 AND (l.expires_at IS NULL OR l.expires_at <= :now)
+             AND r.paused = 0 AND (l.expires_at IS NULL OR l.expires_at <= :now OR instr(:dead, char(10) || l.owner_id || char(10)) > 0)
              AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
          ORDER BY k.available_at, k.run_key LIMIT :limit",
         "SELECT r.run_id
@@ -36,7 +38,7 @@ pub(crate) fn due(
          JOIN run_queue k ON k.run_key = r.resource_key
          LEFT JOIN leases l ON l.resource_key = r.resource_key
          WHERE r.status = 'running' AND r.paused = 0 AND k.status = 'parked' AND k.available_at <= :now
-             AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now)
+             AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now OR instr(:dead, char(10) || l.owner_id || char(10)) > 0)
              AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
          ORDER BY r.resource_key LIMIT :limit",
         "SELECT r.run_id
@@ -44,7 +46,7 @@ pub(crate) fn due(
          CROSS JOIN runs r ON r.resource_key = k.run_key
          LEFT JOIN leases l ON l.resource_key = k.run_key
          WHERE k.status = 'parked' AND k.started_at IS NULL AND k.error_code IS NULL AND k.available_at <= :now
-             AND r.status = 'queued' AND r.paused = 0 AND (l.expires_at IS NULL OR l.expires_at <= :now)
+             AND r.status = 'queued' AND r.paused = 0 AND (l.expires_at IS NULL OR l.expires_at <= :now OR instr(:dead, char(10) || l.owner_id || char(10)) > 0)
              AND NOT EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = k.run_key AND q.status = 'pending')
          ORDER BY k.run_key LIMIT :limit",
     ];
@@ -52,9 +54,10 @@ pub(crate) fn due(
     let sql = snapshot.sql();
     for query in queries {
         let mut statement = sql.prepare_cached(query)?;
-        let rows = statement.query_map(named_params! { ":now": now, ":limit": limit }, |row| {
-            row.get::<_, RunId>(0)
-        })?;
+        let rows = statement.query_map(
+            named_params! { ":now": now, ":limit": limit, ":dead": dead },
+            |row| row.get::<_, RunId>(0),
+        )?;
         for row in rows {
             // A row that this program can't read is nobody's work here; `list` shows it as such.
             if let Ok(run) = row

@@ -11,6 +11,7 @@ mod control;
 mod crash;
 mod effects;
 mod kinds;
+mod owners;
 mod plans;
 mod repeats;
 mod requests;

@@ -12,6 +12,8 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use super::file_system::{FileSystem, Reach};
 use super::path::{DIRECTORY_MODE, FILE_MODE, Place};
 use super::{Options, refused};
+use crate::database::beside;
+use crate::database::owners::FOLDER;
 use crate::error::{Refusal, StateError};
 
 /// The files that lie beside a database: SQLite's own, and the locks.
@@ -76,6 +78,7 @@ fn check_place(place: &Place, options: &Options) -> Result<(), Refusal> {
             check_mode(&beside, &found, OTHERS, FILE_MODE)?;
         }
     }
+    check_owners(&place.real)?;
     check_directory(&place.directory)?;
     check_right(
         &place.real,
@@ -106,6 +109,20 @@ fn check_log(place: &Place) -> Result<(), Refusal> {
             size_bytes: found.len(),
         }),
     }
+}
+
+/// The folder of owners, if there is one: who could put files into it could declare a living owner dead.
+fn check_owners(database: &Path) -> Result<(), Refusal> {
+    let folder = beside(database, FOLDER);
+    let Ok(found) = fs::symlink_metadata(&folder) else {
+        return Ok(());
+    };
+    if !found.is_dir() {
+        return Err(Refusal::NotAFile {
+            detail: format!("{} is {}, not a folder", folder.display(), kind_of(&found)),
+        });
+    }
+    check_mode(&folder, &found, OTHERS, DIRECTORY_MODE)
 }
 
 /// Old state beside a missing database: the names that exist. They are not looked into.
@@ -182,6 +199,8 @@ fn kind_of(found: &Metadata) -> &'static str {
     let kind = found.file_type();
     if kind.is_dir() {
         "a directory"
+    } else if kind.is_file() {
+        "a file"
     } else if kind.is_symlink() {
         "a symbolic link"
     } else if kind.is_fifo() {

@@ -12,7 +12,7 @@ use crate::id::random_id;
 /// The mode of the database, its side files, lock files and backups.
 pub(super) const FILE_MODE: u32 = 0o600;
 /// The mode of the directory.
-pub(super) const DIRECTORY_MODE: u32 = 0o700;
+pub(in crate::database) const DIRECTORY_MODE: u32 = 0o700;
 
 /// The product's database in the home directory of the user: `~/.pi/agent/workflows/state.sqlite`.
 ///
