@@ -6,11 +6,13 @@
 
 mod command;
 mod extract;
+mod pi;
 
 use serde_json::Value;
 
 pub use command::CommandAgent;
 pub use extract::extract;
+pub use pi::PiAgent;
 
 use crate::definition::{CancellationSignal, NodeError};
 use crate::id::{AttemptId, NodeId, RunId};

@@ -1,6 +1,6 @@
 //! Shell actions: one command in a process group of its own.
 //!
-//! [`run`] is the only place of this crate that starts a process. Not here: deciding whether the
+//! [`run`] starts one, and so does an executor of agents that has to talk with its process ([`crate::agents`]). Not here: deciding whether the
 //! command may run (its managed effect, the engine), time budgets (the engine raises the signal).
 
 mod command;
@@ -11,6 +11,12 @@ pub use command::{
     DEFAULT_MAX_OUTPUT_CHARS, ShellActionType, ShellCommand, ShellReceipt, ShellResult,
 };
 pub use process::{ShellFailure, ShellRun, run};
+
+// Executors of agents talk with a process while it runs, and end it by the same rules.
+pub(crate) use output::Captured;
+pub(crate) use process::{
+    Ending, KILL_AFTER, RECEIPT_GRACE, millis, now, observe_exit, reap, signal_name, tail,
+};
 
 #[cfg(test)]
 mod tests;

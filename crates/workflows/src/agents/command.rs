@@ -135,8 +135,10 @@ impl AgentExecutor for CommandAgent {
                 ),
             )));
         }
-        let output = serde_json::from_str(result.stdout.trim())
-            .unwrap_or_else(|_| Value::String(result.stdout));
+        let output = match serde_json::from_str(result.stdout.trim()) {
+            Ok(value) => value,
+            Err(_) => Value::String(result.stdout),
+        };
         Ok(AgentReply { output, receipt })
     }
 }

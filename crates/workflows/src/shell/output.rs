@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What is kept of one stream while it is read.
 #[derive(Debug, Default)]
-pub(super) struct Captured {
+pub(crate) struct Captured {
     bytes: Mutex<Kept>,
 }
 
@@ -19,7 +19,7 @@ struct Kept {
 impl Captured {
     /// Reads `stream` to its end. The first bytes are kept: enough of them for `max_chars`
     /// characters, of which UTF-8 needs at most four each.
-    pub(super) fn drain(&self, mut stream: impl Read, max_chars: usize) {
+    pub(crate) fn drain(&self, mut stream: impl Read, max_chars: usize) {
         let max_bytes = max_chars.saturating_mul(4);
         let mut chunk = [0_u8; 16 * 1024];
         loop {
@@ -38,7 +38,7 @@ impl Captured {
     }
 
     /// The text until now and whether it was cut. Bytes that are no UTF-8 become U+FFFD.
-    pub(super) fn text(&self, max_chars: usize) -> (String, bool) {
+    pub(crate) fn text(&self, max_chars: usize) -> (String, bool) {
         let kept = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&kept.bytes);
         match text.char_indices().nth(max_chars) {

@@ -22,10 +22,10 @@ use super::output::Captured;
 use crate::definition::{CancellationSignal, NodeError, StopReason};
 
 /// How long after SIGTERM the group gets SIGKILL.
-const KILL_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const KILL_AFTER: Duration = Duration::from_secs(1);
 
 /// How long after a stop, or after the end of the leader, the pipes may stay open.
-const RECEIPT_GRACE: Duration = Duration::from_secs(2);
+pub(crate) const RECEIPT_GRACE: Duration = Duration::from_secs(2);
 
 /// How a shell action ended. There is a receipt whatever happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,10 +101,11 @@ enum Event {
     Stop(StopReason),
 }
 
+/// How the leader of a group ended.
 #[derive(Debug, Clone, Copy)]
-struct Ending {
-    exit_code: Option<i32>,
-    signal: Option<i32>,
+pub(crate) struct Ending {
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) signal: Option<i32>,
 }
 
 /// Runs a command until it ends or the signal stops it. Blocks.
@@ -302,7 +303,7 @@ fn settle(events: &Receiver<Event>, group: Pid) -> Settled {
 }
 
 /// Waits until the leader has exited and leaves it to be reaped.
-fn observe_exit(leader: Pid) -> Result<Ending, io::Error> {
+pub(crate) fn observe_exit(leader: Pid) -> Result<Ending, io::Error> {
     loop {
         match waitid(
             WaitId::Pid(leader),
@@ -322,7 +323,7 @@ fn observe_exit(leader: Pid) -> Result<Ending, io::Error> {
 
 /// Takes the exit status of the killed leader. It is on a thread of its own, since a process in an
 /// uninterruptible wait does not even die of SIGKILL in time.
-fn reap(mut child: Child) {
+pub(crate) fn reap(mut child: Child) {
     if !matches!(child.try_wait(), Ok(Some(_))) {
         std::thread::spawn(move || drop(child.wait()));
     }
@@ -337,13 +338,14 @@ fn directory(command: &ShellCommand) -> String {
 }
 
 /// The last 2,000 characters of an error stream, for the error of the node.
-fn tail(text: &str) -> String {
+pub(crate) fn tail(text: &str) -> String {
     let text = text.trim_end();
     let skip = text.chars().count().saturating_sub(2000);
     text.chars().skip(skip).collect()
 }
 
-fn signal_name(signal: i32) -> String {
+/// The name of a signal.
+pub(crate) fn signal_name(signal: i32) -> String {
     let name = match signal {
         1 => "SIGHUP",
         2 => "SIGINT",
@@ -361,7 +363,8 @@ fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
-fn millis(duration: Duration) -> u64 {
+/// A duration as a receipt has it.
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -369,6 +372,6 @@ fn millis(duration: Duration) -> u64 {
     clippy::disallowed_methods,
     reason = "grace periods of a real process pass in real time; a held clock would wait for ever"
 )]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }

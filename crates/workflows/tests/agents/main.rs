@@ -3,4 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod command;
+mod false_pi;
+mod install;
+mod provider;
+mod real_pi;
 mod support;
