@@ -18,6 +18,9 @@ pub enum WorkflowError {
     /// A source identity has no valid form.
     #[error(transparent)]
     Source(#[from] SourceError),
+    /// Another domain refused to write what belongs beside a parked attempt.
+    #[error("{0}")]
+    Domain(std::sync::Arc<dyn std::error::Error + Send + Sync>),
     /// No such run.
     #[error("run {run} does not exist")]
     NoRun {
@@ -91,6 +94,11 @@ pub enum WorkflowError {
 }
 
 impl WorkflowError {
+    /// The refusal of another domain, in its own words.
+    pub fn domain(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Domain(std::sync::Arc::new(error))
+    }
+
     /// The error's stable code: the word that the command line prints and programs compare.
     pub fn code(&self) -> &'static str {
         match self {
@@ -99,7 +107,7 @@ impl WorkflowError {
             Self::Source(_) | Self::Input { .. } => "input",
             Self::NoRun { .. } | Self::NoRequest { .. } | Self::NoWorkflow { .. } => "notFound",
             Self::Conflict { .. } => "conflict",
-            Self::Rejected { .. } => "rejected",
+            Self::Rejected { .. } | Self::Domain(_) => "rejected",
             Self::Transition { .. } => "invalidTransition",
             Self::SourceChanged { .. } => "workflowSourceChanged",
             Self::Scheduler { .. } => "scheduler",
@@ -122,6 +130,7 @@ impl WorkflowError {
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
             Self::State(_)
+            | Self::Domain(_)
             | Self::Definition(_)
             | Self::Source(_)
             | Self::NoWorkflow { .. }

@@ -213,7 +213,8 @@ fn submit(
             earlier.outcome
         )));
     }
-    if run.paused {
+    // What a domain settles is no word of a person, and waits with the run until it is resumed.
+    if run.paused && request.kind != RequestKind::External {
         return Err(conflict("the run is paused; resume it first".to_owned()));
     }
     if request.status != RequestStatus::Pending {

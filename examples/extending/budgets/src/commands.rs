@@ -8,8 +8,12 @@ use holdpoint_state::{
     Actor, Change, Command, Database, NewEffect, Outcome, OwnerScope, Payload, Receipt, StateError,
 };
 
+use holdpoint_workflows::definition::Parked;
+use holdpoint_workflows::{WorkflowError, commands as workflows};
+use serde_json::json;
+
 use crate::error::BudgetError;
-use crate::model::{Account, Answer, Call, Limit, Name};
+use crate::model::{Account, Admitted, Answer, Call, Limit, Name};
 use crate::{WARN, operations, store};
 
 /// Opens a budget. Repeating it with the same limit adopts the earlier one.
@@ -109,6 +113,82 @@ pub fn resize(
         };
         store::set_account(change, Account { limit, ..account })?;
         Ok(Outcome::Accepted(()))
+    })
+}
+
+/// Puts an attempt in line, inside the change of its run: the attempt is parked exactly when it has its place.
+pub(crate) fn wait(
+    change: &mut Change<'_>,
+    name: &Name,
+    units: i64,
+    parked: &Parked,
+) -> Result<(), BudgetError> {
+    let command = Command::new(&operations::WAIT, name.resource()).by(change.actor().clone());
+    change.also(&command, |change| {
+        let limit = store::account(change)?.limit;
+        if limit.units < units {
+            return Err(BudgetError::AboveLimit {
+                budget: name.as_str().to_owned(),
+                limit_units: limit.units,
+                units,
+            });
+        }
+        store::insert_wait(change, units, parked)?;
+        Ok(Outcome::Accepted(()))
+    })?;
+    Ok(())
+}
+
+/// Serves the attempts in line, oldest first, as far as the present window goes: units are spent, and the attempts settled, in one
+/// transaction. Nobody overtakes: who wants more than is left keeps the others waiting until the next window.
+///
+/// # Errors
+///
+/// Those of the state layer and of the workflows. Nothing was written.
+pub fn admit(db: &Database, name: &Name, by: Actor) -> Result<Receipt<Admitted>, BudgetError> {
+    let command = Command::new(&operations::ADMIT, name.resource()).by(by);
+    db.commit(command, move |change| {
+        let before = store::account(change)?.at(change.now());
+        let mut account = before;
+        let mut admitted = Admitted {
+            runs: Vec::new(),
+            next_window_at: None,
+        };
+        let line = store::line(change)?;
+        let is_empty = line.is_empty();
+        for wait in line {
+            let Ok(after) = account.judge(wait.call.units) else {
+                admitted.next_window_at = Some(account.window.plus(account.limit.window_ms));
+                break;
+            };
+            let answer = json!({ "units": wait.call.units });
+            let settled =
+                workflows::settle(change, &wait.run, &wait.call.id, (&wait.call.id, &answer));
+            match settled {
+                Ok(_) => {
+                    account = after;
+                    store::insert_call(change, &wait.call, account.window, true)?;
+                    store::end_wait(change, wait.key, "granted")?;
+                    admitted.runs.push(wait.run);
+                }
+                // Its run ended, and with it the request.
+                Err(
+                    WorkflowError::Conflict { .. }
+                    | WorkflowError::Rejected { .. }
+                    | WorkflowError::NoRun { .. }
+                    | WorkflowError::NoRequest { .. },
+                ) => store::end_wait(change, wait.key, "gone")?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if is_empty || (admitted.runs.is_empty() && admitted.next_window_at.is_some()) {
+            return Ok(Outcome::Adopted(admitted));
+        }
+        if account != before {
+            store::set_account(change, account)?;
+            warn(change, before, account)?;
+        }
+        Ok(Outcome::Accepted(admitted))
     })
 }
 

@@ -32,6 +32,7 @@
 //! - [`commands`]: the public verbs. Each checks its input, builds a command and calls the store.
 //! - `store`: the only room that writes, on this domain's tables only.
 //! - [`views`]: the only room that reads for people; it never writes.
+//! - [`node`]: a node kind for workflow definitions, whose attempts wait in line for units.
 //! - `verify`: the invariants.
 
 pub mod model;
@@ -39,6 +40,7 @@ pub mod operations;
 mod store;
 
 pub mod commands;
+pub mod node;
 pub mod views;
 
 mod error;
@@ -48,7 +50,8 @@ use holdpoint_state::Domain;
 use holdpoint_state::schema::{EffectType, Reach};
 
 pub use error::BudgetError;
-pub use model::{Answer, Budget, Call, Limit, Name};
+pub use model::{Admitted, Answer, Budget, Call, Limit, Name};
+pub use node::Spend;
 
 /// The effect type that warns of a budget that is nearly spent. Whoever talks to people brings its handler.
 pub const WARN: &str = "budget.warn";

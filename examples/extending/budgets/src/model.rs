@@ -2,6 +2,7 @@
 
 use holdpoint_state::Resource;
 use holdpoint_state::clock::UnixMillis;
+use holdpoint_workflows::RunId;
 
 use crate::error::BudgetError;
 
@@ -105,6 +106,15 @@ pub enum Answer {
         /// When the next window begins.
         next_window_at: UnixMillis,
     },
+}
+
+/// What serving the line of a budget came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// The runs that go on now; the program may offer them to its scheduler.
+    pub runs: Vec<RunId>,
+    /// When to serve the line again, if somebody is left in it.
+    pub next_window_at: Option<UnixMillis>,
 }
 
 /// The account of a budget: what the row says.

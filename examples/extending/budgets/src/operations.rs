@@ -44,5 +44,29 @@ pub const RESIZE: Operation = Operation {
     to: &[],
 };
 
+/// Puts an attempt of a workflow run in line. Its runner does, in the transaction that parks the attempt.
+pub const WAIT: Operation = Operation {
+    name: "budget.wait",
+    event: "budget.waited",
+    resource: RESOURCE_TYPE,
+    summary: "Puts a parked attempt in line for units; the attempt and its place are one transaction.",
+    actors: &[Host, System],
+    lease: LeaseRule::NotRequired,
+    from: &[],
+    to: &[],
+};
+
+/// Serves the line.
+pub const ADMIT: Operation = Operation {
+    name: "budget.admit",
+    event: "budget.admitted",
+    resource: RESOURCE_TYPE,
+    summary: "Grants units to the attempts in line, oldest first, and settles their requests in the same transaction.",
+    actors: &[Host, Human, Control, System],
+    lease: LeaseRule::NotRequired,
+    from: &[],
+    to: &[],
+};
+
 /// All of them.
-pub(crate) const ALL: &[&Operation] = &[&OPEN, &SPEND, &RESIZE];
+pub(crate) const ALL: &[&Operation] = &[&OPEN, &SPEND, &RESIZE, &WAIT, &ADMIT];

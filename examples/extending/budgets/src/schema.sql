@@ -21,3 +21,18 @@ CREATE TABLE budget_calls (
 
 -- verify::budgetSpent adds up the calls of one window.
 CREATE INDEX budget_calls_by_window ON budget_calls (budget_key, window_started_at);
+
+-- Attempts of workflow runs that wait for units: each row is written in the transaction that parks its attempt. `gone` is a wait whose
+-- run ended before it was served.
+CREATE TABLE budget_waits (
+    wait_key INTEGER PRIMARY KEY,
+    budget_key INTEGER NOT NULL REFERENCES budgets (resource_key),
+    request_id TEXT NOT NULL UNIQUE,
+    run_id TEXT NOT NULL,
+    units INTEGER NOT NULL CHECK (0 < units),
+    state TEXT NOT NULL CHECK (state = 'waiting' OR state = 'granted' OR state = 'gone'),
+    asked_at INTEGER NOT NULL
+) STRICT;
+
+-- store::line serves the oldest first.
+CREATE INDEX budget_waits_in_line ON budget_waits (budget_key, wait_key) WHERE state = 'waiting';

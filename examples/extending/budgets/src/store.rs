@@ -11,6 +11,9 @@ use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::sql::{OptionalExtension as _, named_params};
 use holdpoint_state::{Change, StateError};
 
+use holdpoint_workflows::RunId;
+use holdpoint_workflows::definition::Parked;
+
 use crate::error::BudgetError;
 use crate::model::{Account, Answer, Call, Limit};
 
@@ -123,4 +126,67 @@ pub(crate) fn earlier_answer(
             call_id: call.id.clone(),
         })
     }))
+}
+
+/// An attempt in line. Its call has the id of its request.
+pub(crate) struct Wait {
+    pub(crate) key: i64,
+    pub(crate) run: RunId,
+    pub(crate) call: Call,
+}
+
+/// Puts an attempt at the end of the line of this change's budget.
+pub(crate) fn insert_wait(
+    change: &mut Change<'_>,
+    units: i64,
+    parked: &Parked,
+) -> Result<(), StateError> {
+    let key = change.resource_key()?;
+    let written = change
+        .sql()
+        .prepare_cached(
+            "INSERT INTO budget_waits (budget_key, request_id, run_id, units, state, asked_at)
+             VALUES (:budget_key, :request_id, :run_id, :units, 'waiting', :now)",
+        )?
+        .execute(named_params! {
+            ":budget_key": key, ":request_id": parked.request_id, ":run_id": parked.run_id, ":units": units,
+            ":now": change.now(),
+        })?;
+    expect_one(written, "budget_waits", &parked.request_id)
+}
+
+/// The line of this change's budget, oldest first; of a very long one its head.
+pub(crate) fn line(change: &mut Change<'_>) -> Result<Vec<Wait>, StateError> {
+    let key = change.resource_key()?;
+    let sql = change.sql();
+    let mut statement = sql.prepare_cached(
+        "SELECT wait_key, run_id, request_id, units FROM budget_waits
+         WHERE budget_key = :budget_key AND state = 'waiting' ORDER BY wait_key LIMIT 100",
+    )?;
+    let waits = statement.query_map(named_params! { ":budget_key": key }, |row| {
+        Ok(Wait {
+            key: row.get(0)?,
+            run: row.get(1)?,
+            call: Call {
+                id: row.get(2)?,
+                units: row.get(3)?,
+            },
+        })
+    })?;
+    Ok(waits.collect::<Result<_, _>>()?)
+}
+
+/// Takes an attempt out of the line.
+pub(crate) fn end_wait(
+    change: &mut Change<'_>,
+    wait: i64,
+    state: &'static str,
+) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE budget_waits SET state = :state WHERE wait_key = :wait AND state = 'waiting'",
+        )?
+        .execute(named_params! { ":wait": wait, ":state": state })?;
+    expect_one(written, "budget_waits", &wait.to_string())
 }

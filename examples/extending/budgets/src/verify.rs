@@ -19,4 +19,10 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
              WHERE b.spent_units <> (SELECT coalesce(sum(c.units), 0) FROM budget_calls c
                  WHERE c.budget_key = b.resource_key AND c.window_started_at = b.window_started_at AND c.granted = 1)",
     },
+    Invariant {
+        name: "budgetLine",
+        summary: "Each attempt that was granted units has its call, and nobody in line has one.",
+        violations: "SELECT w.request_id FROM budget_waits w LEFT JOIN budget_calls c ON c.call_id = w.request_id
+             WHERE (w.state = 'granted') <> (c.call_id IS NOT NULL AND c.granted = 1)",
+    },
 ];

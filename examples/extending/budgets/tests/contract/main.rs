@@ -1,5 +1,7 @@
 //! The promises of the domain, through its public surface.
 
+mod line;
+
 use std::error::Error;
 use std::sync::mpsc;
 

@@ -1,0 +1,147 @@
+//! Workflow runs that wait in line for units.
+
+use std::time::Duration;
+
+use budgets::{Limit, Name, Spend, commands};
+use holdpoint_state::testing::TestStore;
+use holdpoint_state::{Actor, Disposition};
+use holdpoint_workflows::commands::Control;
+use holdpoint_workflows::definition::{Definition, NodeKind, Workflow};
+use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::{RunId, Scheduler, SchedulerOptions, Workflows};
+use serde_json::json;
+
+use crate::{MINUTE_MS, Result, seen};
+
+const LONG: Duration = Duration::from_secs(30);
+
+struct Line {
+    store: TestStore,
+    name: Name,
+    workflows: Workflows,
+    scheduler: Scheduler,
+}
+
+impl Line {
+    /// A budget of 10 units a minute, and a program that executes runs.
+    fn new() -> Result<Self> {
+        let store = TestStore::new([holdpoint_workflows::DOMAIN, budgets::DOMAIN])?;
+        let name = Name::new("tokens")?;
+        let limit = Limit::new(10, MINUTE_MS)?;
+        commands::open(store.db(), &name, limit, Actor::human("ann"))?;
+        let workflows = Workflows::new(store.db().clone());
+        let scheduler = workflows.scheduler(SchedulerOptions::default())?;
+        Ok(Self {
+            store,
+            name,
+            workflows,
+            scheduler,
+        })
+    }
+
+    fn paying(&self, units: i64) -> Result<Definition> {
+        Ok(Workflow::new("paying")
+            .start_at("pay")
+            .node("pay", NodeKind::custom(Spend::new(&self.name, units)))
+            .build()?)
+    }
+
+    /// A run that is in line for units.
+    fn queued(&self, units: i64) -> Result<RunId> {
+        let run = self.workflows.run(&self.paying(units)?, json!({}))?;
+        let view = self.workflows.wait(&run, LONG)?;
+        assert_eq!(view.status, RunStatus::Waiting);
+        let detail = format!("in line for {units} units of tokens");
+        assert_eq!(view.status_detail, Some(detail));
+        Ok(run)
+    }
+
+    /// Serves the line; the runs that went on, all of them to their end.
+    fn admit(&self) -> Result<Vec<RunId>> {
+        let admitted = commands::admit(self.store.db(), &self.name, Actor::host("budgets"))?.value;
+        for run in &admitted.runs {
+            self.workflows.offer(run);
+            assert_eq!(self.workflows.wait(run, LONG)?.status, RunStatus::Completed);
+        }
+        Ok(admitted.runs)
+    }
+
+    /// What is left; every rule holds.
+    fn left(&self) -> Result<i64> {
+        Ok(seen(&self.store, &self.name)?.0)
+    }
+}
+
+#[test]
+fn runs_are_served_in_their_order_as_far_as_the_window_goes() -> Result {
+    let line = Line::new()?;
+    let runs = [line.queued(6)?, line.queued(6)?, line.queued(1)?];
+    assert_eq!(line.left()?, 10, "in line is not spent");
+    assert_eq!(line.admit()?, [runs[0].clone()]);
+    assert_eq!(line.left()?, 4);
+    // The third would fit, and does not overtake.
+    assert!(line.admit()?.is_empty());
+    line.store.clock().advance(MINUTE_MS.unsigned_abs());
+    assert_eq!(line.admit()?, runs[1..]);
+    assert_eq!(line.left()?, 3);
+    Ok(())
+}
+
+#[test]
+fn serving_an_empty_line_changes_nothing() -> Result {
+    let line = Line::new()?;
+    let admitted = commands::admit(line.store.db(), &line.name, Actor::host("budgets"))?;
+    assert_eq!(admitted.disposition, Disposition::Adopted);
+    assert_eq!(seen(&line.store, &line.name)?, (10, 1));
+    Ok(())
+}
+
+#[test]
+fn a_run_that_was_cancelled_keeps_nobody_waiting_and_spends_nothing() -> Result {
+    let line = Line::new()?;
+    let runs = [line.queued(6)?, line.queued(6)?];
+    line.workflows.cancel(&Control::of(&runs[0]))?;
+    assert_eq!(line.admit()?, [runs[1].clone()]);
+    assert_eq!(line.left()?, 4);
+    Ok(())
+}
+
+#[test]
+fn a_paused_run_pays_and_goes_on_when_it_is_resumed() -> Result {
+    let line = Line::new()?;
+    let run = line.queued(6)?;
+    line.workflows.pause(&Control::of(&run))?;
+    let admitted = commands::admit(line.store.db(), &line.name, Actor::host("budgets"))?;
+    assert_eq!(admitted.value.runs, std::slice::from_ref(&run));
+    assert!(line.scheduler.wait_until_idle(LONG));
+    assert!(line.workflows.view(&run)?.paused);
+    line.workflows.resume(&Control::of(&run))?;
+    assert_eq!(
+        line.workflows.wait(&run, LONG)?.status,
+        RunStatus::Completed
+    );
+    assert_eq!(line.left()?, 4);
+    Ok(())
+}
+
+#[test]
+fn more_than_a_window_has_is_said_at_once() -> Result {
+    let line = Line::new()?;
+    let run = line.workflows.run(&line.paying(11)?, json!({}))?;
+    line.workflows.wait(&run, LONG)?;
+    let why = format!("{:?}", line.workflows.explain(&run)?);
+    assert!(why.contains("11 can never be granted"), "{why}");
+    // A larger budget, and the run asks again.
+    let revision = seen(&line.store, &line.name)?.1;
+    commands::resize(
+        line.store.db(),
+        &line.name,
+        20,
+        revision,
+        Actor::human("ann"),
+    )?;
+    line.workflows.resume(&Control::of(&run))?;
+    assert_eq!(line.workflows.wait(&run, LONG)?.status, RunStatus::Waiting);
+    assert_eq!(line.admit()?, [run]);
+    Ok(())
+}
