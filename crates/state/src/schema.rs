@@ -44,6 +44,12 @@ pub struct Domain {
 }
 
 impl Domain {
+    /// The transition of that name. Readers look it up here; who wants it made calls the domain's own functions.
+    pub fn operation(&self, name: &str) -> Option<&'static Operation> {
+        let mut operations = self.operations.iter().copied();
+        operations.find(|operation| operation.name == name)
+    }
+
     /// A domain without anything, to fill in what is needed: `Domain { ddl: …, ..Domain::named("orders") }`.
     pub const fn named(name: &'static str) -> Self {
         Self {

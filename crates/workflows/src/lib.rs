@@ -65,7 +65,16 @@
 //! # Rooms of the durable half
 //!
 //! - [`Workflows`]: the handle of a program, with every verb; [`Scheduler`]: executes runs in this process.
-//! - [`model`], [`operations`]: nouns, and every transition as data.
+//! - [`model`]: nouns. `operations`: every transition as data, in [`DOMAIN`] for readers. Another crate can't send one, it calls its
+//!   function:
+//!
+//!   ```compile_fail,E0603
+//!   use holdpoint_workflows::operations::CANCEL;
+//!   ```
+//!   ```
+//!   use holdpoint_workflows::{DOMAIN, commands::cancel};
+//!   assert!(DOMAIN.operation("run.cancel").is_some());
+//!   ```
 //! - [`commands`]: the verbs, one transaction each; `store` has the only statements that write.
 //! - [`retention`]: which runs are deleted after their time, and what holds them.
 //! - [`views`]: what readers see, with one display status for all surfaces; `verify`: what holds at every commit.
@@ -84,7 +93,7 @@ pub mod shell;
 pub mod agents;
 
 pub mod model;
-pub mod operations;
+mod operations;
 mod store;
 
 pub mod commands;

@@ -31,7 +31,7 @@ const OPEN: &[&str] = &["queued", "running", "waiting"];
 
 macro_rules! operations {
     ($(@$resource:literal $($(#[$meta:meta])* $constant:ident = $name:literal, $event:literal, $actors:expr, $lease:expr, $from:expr => $to:expr, $summary:literal;)*)*) => {
-        $($($(#[$meta])* #[doc = $summary] pub const $constant: Operation = Operation {
+        $($($(#[$meta])* #[doc = $summary] pub(crate) const $constant: Operation = Operation {
             name: $name,
             event: $event,
             resource: $resource,

@@ -15,9 +15,7 @@ use holdpoint_workflows::commands::{
 };
 use holdpoint_workflows::definition::{Definition, EffectSpec, Recovery, TimeBudget, Workflow};
 use holdpoint_workflows::model;
-use holdpoint_workflows::{
-    AttemptId, NodeId, RunId, SchedulerOptions, Workflows, file, operations,
-};
+use holdpoint_workflows::{AttemptId, DOMAIN, NodeId, RunId, SchedulerOptions, Workflows, file};
 use serde_json::{Value, json};
 
 /// The longest that anything here may take.
@@ -144,8 +142,11 @@ fn shared_records(db: &Database, run: &RunId, directory: &Path) {
     db.sweep(&nothing, |_| ControlFlow::Continue(())).unwrap();
     let project = directory.to_str().unwrap().to_owned();
     let text = Payload::text("x".repeat(3_000_000)).unwrap();
-    let command =
-        Command::new(&operations::ACCEPT_DEFINITION, model::resource(run)).by(Actor::human("test"));
+    let command = Command::new(
+        DOMAIN.operation("run.accept_definition").unwrap(),
+        model::resource(run),
+    )
+    .by(Actor::human("test"));
     db.commit(command, move |change| {
         change.project(&project)?;
         change.put_blob(&text)?;

@@ -1,9 +1,9 @@
 //! What readers see, and what `verify` finds.
 
 use holdpoint_state::{Actor, Command, Outcome, StateError};
+use holdpoint_workflows::DOMAIN;
 use holdpoint_workflows::commands::Control;
 use holdpoint_workflows::model::{self, RunStatus};
-use holdpoint_workflows::operations;
 use holdpoint_workflows::views::Filter;
 use serde_json::json;
 
@@ -15,8 +15,11 @@ use crate::support::{Fixture, LONG, asking, echo, host};
     reason = "the test makes the damage that verify must find; no command can"
 )]
 pub(crate) fn damage(fixture: &Fixture, run: &holdpoint_workflows::RunId, sql: &'static str) {
-    let command =
-        Command::new(&operations::ACCEPT_DEFINITION, model::resource(run)).by(Actor::human("test"));
+    let command = Command::new(
+        DOMAIN.operation("run.accept_definition").unwrap(),
+        model::resource(run),
+    )
+    .by(Actor::human("test"));
     fixture
         .store
         .db()
@@ -174,8 +177,11 @@ fn case_050_what_this_program_can_not_read_breaks_no_list() {
     fixture.workflows.run(&asking(), json!(2)).unwrap();
     // A payload of a future version, and a kind that this program does not have.
     let future = holdpoint_state::Payload::text("not json").unwrap();
-    let command = Command::new(&operations::ACCEPT_DEFINITION, model::resource(&run))
-        .by(Actor::human("test"));
+    let command = Command::new(
+        DOMAIN.operation("run.accept_definition").unwrap(),
+        model::resource(&run),
+    )
+    .by(Actor::human("test"));
     fixture
         .store
         .db()

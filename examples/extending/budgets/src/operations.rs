@@ -9,7 +9,7 @@ use crate::model::RESOURCE_TYPE;
 use ActorKind::{Control, Controller, Host, Human, Session, System};
 
 /// Opens one budget.
-pub const OPEN: Operation = Operation {
+pub(crate) const OPEN: Operation = Operation {
     name: "budget.open",
     event: "budget.opened",
     resource: RESOURCE_TYPE,
@@ -21,7 +21,7 @@ pub const OPEN: Operation = Operation {
 };
 
 /// Spends from a budget. Whoever works may; only people and their tools open and resize.
-pub const SPEND: Operation = Operation {
+pub(crate) const SPEND: Operation = Operation {
     name: "budget.spend",
     event: "budget.spent",
     resource: RESOURCE_TYPE,
@@ -33,7 +33,7 @@ pub const SPEND: Operation = Operation {
 };
 
 /// Sets another limit.
-pub const RESIZE: Operation = Operation {
+pub(crate) const RESIZE: Operation = Operation {
     name: "budget.resize",
     event: "budget.resized",
     resource: RESOURCE_TYPE,
@@ -45,7 +45,7 @@ pub const RESIZE: Operation = Operation {
 };
 
 /// Puts an attempt of a workflow run in line. Its runner does, in the transaction that parks the attempt.
-pub const WAIT: Operation = Operation {
+pub(crate) const WAIT: Operation = Operation {
     name: "budget.wait",
     event: "budget.waited",
     resource: RESOURCE_TYPE,
@@ -57,7 +57,7 @@ pub const WAIT: Operation = Operation {
 };
 
 /// Serves the line.
-pub const ADMIT: Operation = Operation {
+pub(crate) const ADMIT: Operation = Operation {
     name: "budget.admit",
     event: "budget.admitted",
     resource: RESOURCE_TYPE,

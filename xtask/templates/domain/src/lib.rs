@@ -17,14 +17,14 @@
 //! # Rooms
 //!
 //! - [`model`]: nouns, limits, judgement. Pure.
-//! - [`operations`]: every transition, as data.
+//! - `operations`: every transition, as data; other crates call the functions of [`commands`].
 //! - [`commands`]: the public verbs. Each checks its input, builds a command and calls the store.
 //! - `store`: the only room that writes, on this domain's tables only.
 //! - [`views`]: the only room that reads for people; it never writes.
 //! - `verify`: the invariants.
 
 pub mod model;
-pub mod operations;
+mod operations;
 mod store;
 
 pub mod commands;

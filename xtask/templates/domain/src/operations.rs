@@ -7,7 +7,7 @@ use holdpoint_state::{ActorKind, LeaseRule, Operation};
 use crate::model::RESOURCE_TYPE;
 
 /// Makes one gadget.
-pub const CREATE: Operation = Operation {
+pub(crate) const CREATE: Operation = Operation {
     name: "widget.create",
     event: "widget.created",
     resource: RESOURCE_TYPE,

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use holdpoint_state::maintenance::retention::Taking;
 use holdpoint_state::{Actor, Command, NewEffect, Outcome, OwnerScope, Payload, StateError};
 use holdpoint_workflows::retention::KEEP_MS;
-use holdpoint_workflows::{RunId, model, operations};
+use holdpoint_workflows::{DOMAIN, RunId, model};
 use serde_json::json;
 
 use super::blockers;
@@ -14,7 +14,11 @@ use crate::support::{Fixture, echo};
 
 /// Rows that the commands do not make yet, or that only damage makes. `?1` is the run's key.
 pub(super) fn put(fixture: &Fixture, run: &RunId, statements: &'static [&'static str]) {
-    let command = Command::new(&operations::CANCEL, model::resource(run)).by(Actor::system());
+    let command = Command::new(
+        DOMAIN.operation("run.cancel").unwrap(),
+        model::resource(run),
+    )
+    .by(Actor::system());
     fixture
         .store
         .db()
@@ -184,7 +188,11 @@ fn an_open_effect_holds_its_run() {
     let mut fixture = Fixture::new();
     fixture.expects_damage = true;
     let run = fixture.ended(&echo(), "acted", json!(1));
-    let command = Command::new(&operations::CANCEL, model::resource(&run)).by(Actor::system());
+    let command = Command::new(
+        DOMAIN.operation("run.cancel").unwrap(),
+        model::resource(&run),
+    )
+    .by(Actor::system());
     fixture
         .store
         .db()
