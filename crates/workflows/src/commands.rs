@@ -1,8 +1,8 @@
 //! The public verbs. Each checks its input, builds a command and calls the store: one transaction, no other I/O, safe to send
 //! twice.
 //!
-//! The verbs of people are [`start()`], [`answer()`], [`pause()`], [`resume()`], [`cancel()`], [`restart()`] and
-//! [`accept_definition()`]. Those of a runner are [`claim()`], [`advance()`], [`wait()`] and the others that take a claim; a
+//! The verbs of people are [`start()`], [`answer()`], [`pause()`], [`resume()`], [`cancel()`], [`restart()`],
+//! [`change_settings()`] and [`accept_definition()`]. Those of a runner are [`claim()`], [`advance()`], [`wait()`] and the others that take a claim; a
 //! program that uses the [`Scheduler`](crate::Scheduler) never calls them. Not here: executing nodes (`engine`), reading for
 //! people (`views`).
 
@@ -13,20 +13,24 @@ mod claim;
 mod control;
 mod park;
 mod restart;
+mod settings;
 mod start;
 mod terminal;
 
 use holdpoint_state::{Change, Operation, Payload, StateError};
 
 pub use accept::accept_definition;
+pub(crate) use advance::Route;
 pub use advance::{
-    Advanced, FinishedAttempt, Move, NewAttempt, Notification, advance, set_timeout,
+    Advanced, FinishedAttempt, Move, NewAttempt, Notification, SETTINGS_ROUTE_RETRIES_MAX,
+    Unsettled, advance, set_timeout,
 };
 pub use answer::{Answer, Answered, answer, settle};
 pub use claim::{Claimed, Claiming, Plan, claim};
 pub use control::{Control, ForeignClaim, Paused, cancel, pause, resume};
 pub use park::{Ask, doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
 pub use restart::{Restart, restart};
+pub use settings::{SettingsBinding, SettingsChange, SettingsChanged, change_settings};
 pub use start::{Start, start};
 
 /// The touches that one command makes of its run, in order. The last one is the command's own.

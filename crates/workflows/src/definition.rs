@@ -203,6 +203,11 @@ impl Definition {
         self.0.settings.get(mount_path)
     }
 
+    /// Whether the workflow, or one that it includes, has settings.
+    pub fn has_settings(&self) -> bool {
+        !self.0.settings.is_empty()
+    }
+
     /// Whether the workflow has an input normaliser.
     pub fn has_input_normalizer(&self) -> bool {
         self.0.input.is_some()

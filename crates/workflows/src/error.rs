@@ -4,6 +4,7 @@ use holdpoint_state::{Resource, StateError};
 
 use crate::definition::{DefinitionError, SourceError};
 use crate::model::RunStatus;
+use crate::settings::ChangeError;
 
 /// An error of the workflows domain. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,35 @@ pub enum WorkflowError {
     NoRequest {
         /// The run.
         run: String,
+    },
+    /// The run has no settings, or no such scope.
+    #[error("run {run} has no {}", match scope {
+        Some(scope) => format!("settings scope {scope:?}"),
+        None => "settings".to_owned(),
+    })]
+    NoSettings {
+        /// The run.
+        run: String,
+        /// The scope, if one was named.
+        scope: Option<String>,
+    },
+    /// The settings are at another change number than the caller read. Read them again.
+    #[error("settings {scope} are at change {actual}, not {expected}; read them again")]
+    StaleSettings {
+        /// The scope.
+        scope: String,
+        /// The number that the caller, or the last of several tries, read.
+        expected: u64,
+        /// The present one.
+        actual: u64,
+    },
+    /// A change of settings does not apply, is not allowed, or makes settings that the workflow does not take.
+    #[error("settings {scope} stay as they are: {error}")]
+    SettingsRefused {
+        /// The scope.
+        scope: String,
+        /// Why.
+        error: ChangeError,
     },
     /// No definition of that name is known to this program.
     #[error("no workflow named {name:?} is known here; register it or name a file")]
@@ -105,7 +135,12 @@ impl WorkflowError {
             Self::State(error) => error.code(),
             Self::Definition(_) => "definition",
             Self::Source(_) | Self::Input { .. } => "input",
-            Self::NoRun { .. } | Self::NoRequest { .. } | Self::NoWorkflow { .. } => "notFound",
+            Self::NoRun { .. }
+            | Self::NoRequest { .. }
+            | Self::NoSettings { .. }
+            | Self::NoWorkflow { .. } => "notFound",
+            Self::StaleSettings { .. } => "staleRevision",
+            Self::SettingsRefused { .. } => "settingsRefused",
             Self::Conflict { .. } => "conflict",
             Self::Rejected { .. } | Self::Domain(_) => "rejected",
             Self::Transition { .. } => "invalidTransition",
@@ -119,9 +154,13 @@ impl WorkflowError {
         match self {
             Self::NoRun { run }
             | Self::NoRequest { run }
+            | Self::NoSettings { run, .. }
             | Self::Rejected { run, .. }
             | Self::Transition { run, .. }
             | Self::SourceChanged { run, .. } => Some(Resource::new("run", run.as_str())),
+            Self::StaleSettings { scope, .. } | Self::SettingsRefused { scope, .. } => {
+                Some(Resource::new("settings", scope.as_str()))
+            }
             Self::State(
                 StateError::StaleRevision { resource, .. }
                 | StateError::ClaimLost { resource, .. }

@@ -156,6 +156,26 @@ text_id!(
     is_attempt_id
 );
 
+text_id!(
+    /// The id of a settings scope: the run that made it, the mount path (`$root` for the root) and the invocation.
+    ScopeId,
+    "settings scope id",
+    "run id, mount path or $root, and the number of the invocation, joined by :",
+    is_scope_id
+);
+
+impl ScopeId {
+    /// The id of the scope of one invocation of a workflow of a run.
+    pub fn of(run: &RunId, mount_path: &str, invocation: u32) -> Self {
+        let mount_path = if mount_path.is_empty() {
+            ROOT_SCOPE
+        } else {
+            mount_path
+        };
+        Self(format!("{run}:{mount_path}:{invocation}").into())
+    }
+}
+
 impl RunId {
     /// Makes the id of a new run: UTC stamp, workflow name, eight hex digits, joined by `-`.
     ///
@@ -189,6 +209,11 @@ impl NodeId {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, local)| local)
     }
 
+    /// The path of the mount that the node lies under; empty for a node of the root workflow.
+    pub fn mount(&self) -> &str {
+        self.0.rsplit_once('/').map_or("", |(mounts, _)| mounts)
+    }
+
     /// The mounts that the node lies under, outermost first; empty for a node of the root workflow.
     pub fn mount_path(&self) -> Vec<&str> {
         self.0
@@ -217,6 +242,22 @@ pub(crate) fn is_local_node_id(text: &str) -> bool {
 
 fn is_qualified_node_id(text: &str) -> bool {
     text.split('/').all(is_local_node_id)
+}
+
+/// What stands for the mount path of the root in the id of a scope.
+const ROOT_SCOPE: &str = "$root";
+
+fn is_scope_id(text: &str) -> bool {
+    let mut parts = text.split(':');
+    let (Some(run), Some(mount), Some(invocation), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return false;
+    };
+    is_run_id(run)
+        && (mount == ROOT_SCOPE || is_qualified_node_id(mount))
+        && !invocation.starts_with(['0', '+'])
+        && invocation.parse::<u32>().is_ok()
 }
 
 fn is_attempt_id(text: &str) -> bool {
@@ -271,6 +312,25 @@ mod tests {
         }
         for bad in ["", "1a", "-a", "a/", "/a", "a//b", "a.b", "ä"] {
             assert!(NodeId::new(bad).is_err(), "{bad}");
+        }
+        let run = RunId::new("run-1").unwrap();
+        for (mount, text) in [("", "run-1:$root:1"), ("a/b", "run-1:a/b:1")] {
+            let scope = ScopeId::of(&run, mount, 1);
+            assert_eq!(
+                (scope.as_str(), ScopeId::new(text)),
+                (text, Ok(scope.clone()))
+            );
+        }
+        for bad in [
+            "",
+            "run-1:$root",
+            "run-1::1",
+            "run-1:$root:0",
+            "run-1:$root:+1",
+            "run-1:$root:1:1",
+            ":$root:1",
+        ] {
+            assert!(ScopeId::new(bad).is_err(), "{bad}");
         }
     }
 

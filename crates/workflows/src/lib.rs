@@ -111,7 +111,7 @@ mod workflows;
 use holdpoint_state::Domain;
 
 pub use error::WorkflowError;
-pub use id::{AttemptId, NodeId, RunId};
+pub use id::{AttemptId, NodeId, RunId, ScopeId};
 pub use registry::{Registry, SourceResolver, Unresolved, differences};
 pub use scheduler::{Admission, Scheduler, SchedulerOptions};
 pub use workflows::Workflows;
@@ -119,7 +119,7 @@ pub use workflows::Workflows;
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].
 pub const DOMAIN: Domain = Domain {
     ddl: include_str!("schema.sql"),
-    resource_types: &["run"],
+    resource_types: &["run", "settings"],
     operations: operations::ALL,
     invariants: verify::INVARIANTS,
     retention: retention::RETENTION,

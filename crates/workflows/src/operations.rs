@@ -94,10 +94,17 @@ operations! {
         "Lets a paused run wait for its answer again.";
     RESUME = "run.request_resume", "run.resume_requested", STEERERS, NotRequired, OPEN => OPEN,
         "Makes a paused or parked run eligible again; blocks of the scheduler are cleared.";
+    RETRY_SETTINGS_ROUTE = "run.retry_settings_route", "settings_route_retried", RUNNERS, Required, &["running"] => &["running"],
+        "Lets a settings route decide again, in the same attempt, because the settings changed after it read them.";
     ANSWER = "run.answer", "interaction_submitted", &[Session, Human, Channel, Control, Policy], NotRequired, &["running", "waiting"] => &["running", "waiting"],
         "Accepts the answer of a checkpoint; the run becomes eligible, nothing is launched by it.";
     SETTLE = "run.settle_request", "interaction_submitted", &[Session, Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["running", "waiting"] => &["running", "waiting"],
         "Accepts the answer that the domain of a node's kind gives to the attempt that it parked, inside that domain's own command.";
     ACCEPT_DEFINITION = "run.accept_definition", "run.definition_accepted", &[Human, Control], NotRequired, OPEN => OPEN,
         "Pins a parked run to a changed definition, because a person looked at the difference.";
+    @"settings"
+    CREATE_SETTINGS = "settings.create", "settings.created", RUNNERS, NotRequired, &[] => &[],
+        "Makes a settings scope, in the transaction in which its run begins or enters the include.";
+    CHANGE_SETTINGS = "settings.change", "settings.changed", ActorKind::ALL, NotRequired, &[] => &[],
+        "Changes live settings by a patch; who may change what is a matter of the workflow's path rules.";
 }

@@ -9,3 +9,4 @@ pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod retention;
 pub(crate) mod runs;
+pub(crate) mod settings;

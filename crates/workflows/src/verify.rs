@@ -79,6 +79,35 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
              WHERE r.paused = 1 AND (q.status <> 'parked' OR l.owner_id IS NOT NULL)",
     },
     Invariant {
+        name: "settingsHistory",
+        summary: "The changes of a settings scope are numbered from 1 without a gap; the first began with the initial document, each \
+                  later one with what the one before it left, and the last left the present document.",
+        violations: "SELECT s.scope_id FROM workflow_settings s WHERE
+                 s.change_number <> (SELECT count(*) FROM workflow_setting_changes c WHERE c.scope_key = s.resource_key)
+                 OR s.change_number <> (SELECT coalesce(max(c.change_number), 0) FROM workflow_setting_changes c
+                     WHERE c.scope_key = s.resource_key)
+                 OR s.current_hash IS NOT coalesce((SELECT c.after_hash FROM workflow_setting_changes c
+                     WHERE c.scope_key = s.resource_key AND c.change_number = s.change_number), s.initial_hash)
+                 OR EXISTS (SELECT 1 FROM workflow_setting_changes c WHERE c.scope_key = s.resource_key
+                     AND c.before_hash IS NOT coalesce((SELECT p.after_hash FROM workflow_setting_changes p
+                         WHERE p.scope_key = c.scope_key AND p.change_number = c.change_number - 1), s.initial_hash))",
+    },
+    Invariant {
+        name: "settingsRevision",
+        summary: "The revision of a settings scope is its change number and one for its making.",
+        violations: "SELECT s.scope_id FROM workflow_settings s JOIN resources r ON r.resource_key = s.resource_key
+             WHERE r.revision <> s.change_number + 1",
+    },
+    Invariant {
+        name: "settingsBinding",
+        summary: "An attempt is bound to a document that a scope of its own run had at that change number.",
+        violations: "SELECT a.attempt_id FROM node_attempts a
+             JOIN workflow_settings s ON s.resource_key = a.settings_scope_key
+             WHERE s.active_run_key <> a.run_key OR a.settings_change_number > s.change_number
+                 OR a.settings_hash IS NOT coalesce((SELECT c.after_hash FROM workflow_setting_changes c
+                     WHERE c.scope_key = s.resource_key AND c.change_number = a.settings_change_number), s.initial_hash)",
+    },
+    Invariant {
         name: "X14",
         summary: "A run that is over has no effect still to do.",
         violations: "SELECT r.run_id FROM effects e JOIN runs r ON r.resource_key = e.source_key

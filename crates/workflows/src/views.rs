@@ -7,13 +7,16 @@ mod due;
 mod explain;
 mod list;
 mod run;
+mod settings;
 
 pub use display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
 pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
 pub use list::{Filter, Page, RunSummary, list};
-pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped};
-pub use run::{RequestView, RunView, SourceView, StepView, launch_options, run};
+pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
+pub use run::{RequestView, RunView, SettingsRead, SourceView, StepView, launch_options, run};
+pub(crate) use settings::{ScopeToChange, document, present_settings, scope_to_change};
+pub use settings::{SettingsChangeView, SettingsHistory, SettingsView, settings, settings_history};
 
 use holdpoint_state::sql::Row;
 use serde_json::Value;

@@ -9,14 +9,18 @@ use holdpoint_state::{Actor, Database, Receipt, Snapshot};
 use serde_json::Value;
 
 use crate::agents::AgentExecutor;
-use crate::commands::{self, Answer, Answered, Control, Paused, Restart, Start};
+use crate::commands::{
+    self, Answer, Answered, Control, Paused, Restart, SettingsChange, SettingsChanged, Start,
+};
 use crate::definition::{Definition, SourceIdentity};
 use crate::error::WorkflowError;
 use crate::file::WorkflowFile;
 use crate::id::RunId;
 use crate::registry::{Registry, SourceResolver, Unresolved, differences};
 use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions};
-use crate::views::{self, DisplayStatus, Explanation, Filter, Page, RunView};
+use crate::views::{
+    self, DisplayStatus, Explanation, Filter, Page, RunView, SettingsHistory, SettingsView,
+};
 
 /// How soon a wait looks at the store again, for what other processes do; each time twice as long, up to the longest.
 const LOOK: Duration = Duration::from_millis(20);
@@ -232,6 +236,56 @@ impl Workflows {
             commands::accept_definition(&self.db, run, revision, &definition, &source, actor)?;
         self.hub.offer(run);
         Ok(receipt)
+    }
+
+    /// Changes the live settings of a run, by the rules of the definition that it is pinned to. A run that goes on is not woken: its
+    /// next attempt begins with them.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoWorkflow`] when this program does not have the definition; otherwise those of
+    /// [`commands::change_settings()`].
+    pub fn change_settings(
+        &self,
+        change: &SettingsChange,
+    ) -> Result<Receipt<SettingsChanged>, WorkflowError> {
+        let (source, digest) = {
+            let snapshot = self.db.snapshot()?;
+            views::pinned(&snapshot, change.run())?.ok_or_else(|| no_run(change.run()))?
+        };
+        let definition = self
+            .resolver
+            .resolve(&source, digest)
+            .map_err(|unresolved| WorkflowError::NoWorkflow {
+                name: format!("{} ({unresolved})", source.reference()),
+            })?;
+        commands::change_settings(&self.db, &definition, change)
+    }
+
+    /// The live settings of a run: one document for each workflow in it that has any.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`], and those of the database.
+    pub fn settings(&self, run: &RunId) -> Result<Vec<SettingsView>, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        views::pinned(&snapshot, run)?.ok_or_else(|| no_run(run))?;
+        Ok(views::settings(&snapshot, run)?)
+    }
+
+    /// How the settings of a run became what they are: the changes after a number, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`views::settings_history`].
+    pub fn settings_history(
+        &self,
+        run: &RunId,
+        scope: Option<&str>,
+        (after, limit): (u64, usize),
+    ) -> Result<SettingsHistory, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        views::settings_history(&snapshot, run, scope, (after, limit))
     }
 
     /// A run as it is now.

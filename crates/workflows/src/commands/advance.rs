@@ -6,8 +6,9 @@ use holdpoint_state::{Actor, Change, Claim, Command, Database, Outcome, Payload,
 use serde_json::{Value, json};
 
 use super::Touches;
+use super::settings::{self, SettingsBinding};
 use super::terminal::{self, Ending};
-use crate::definition::{Definition, NotificationKind, TimeBudget};
+use crate::definition::{Compute, Definition, NodeKind, NotificationKind, TimeBudget};
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId, RunId};
 use crate::model::{AttemptStatus, RequestKind, RunStatus, TerminalStatus, cut};
@@ -61,7 +62,21 @@ pub struct FinishedAttempt {
     /// What the origin session is to be shown.
     pub(crate) notification: Option<Notification>,
     pub(crate) effect: Option<(EffectAttempt, Settlement)>,
+    /// How often it was asked again because the settings changed. Only for a settings route.
+    pub(crate) route: Route,
 }
+
+/// What a settings route that ends says of the settings which it read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// They must still be the present ones. So often they were not.
+    Compared { retries: u32 },
+    /// They never stood still: it ends as a failure that needs no comparison.
+    GivenUp,
+}
+
+/// How often a settings route is asked again in one attempt.
+pub const SETTINGS_ROUTE_RETRIES_MAX: u32 = 16;
 
 impl FinishedAttempt {
     /// An attempt with its result, and the receipt of what it did.
@@ -94,8 +109,16 @@ impl FinishedAttempt {
             prompt: None,
             notification: None,
             effect: None,
+            route: Route::Compared { retries: 0 },
             result,
         }
+    }
+
+    /// Says how often a settings route was asked again before.
+    #[must_use]
+    pub(crate) fn routed(mut self, route: Route) -> Self {
+        self.route = route;
+        self
     }
 
     /// Shows the origin session a text: the message is made in the transaction that ends the attempt.
@@ -154,6 +177,19 @@ pub struct Advanced {
     pub started_at: Option<UnixMillis>,
     /// Whether its action may act now, when it has one. After `Ambiguous` the run is parked and the claim given back.
     pub effect: Option<EffectStart>,
+    /// The settings that the new attempt began with, or that a settings route has to read now.
+    pub settings: Option<SettingsBinding>,
+    /// Whether nothing ended, since the settings changed after a settings route read them.
+    pub unsettled: Option<Unsettled>,
+}
+
+/// The settings changed after a settings route read them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unsettled {
+    /// The attempt goes on with the present ones.
+    Again,
+    /// They changed too often: nothing was written, and the attempt can only fail.
+    TooOften,
 }
 
 impl Advanced {
@@ -161,6 +197,8 @@ impl Advanced {
     const NOTHING: Self = Self {
         started_at: None,
         effect: None,
+        settings: None,
+        unsettled: None,
     };
 }
 
@@ -188,6 +226,9 @@ pub fn advance(
     db.commit(command, move |change| {
         let mut touches = Touches::default();
         let advanced = step(change, &mut touches, &definition, finished.as_ref(), &next)?;
+        if advanced.unsettled == Some(Unsettled::TooOften) {
+            return Ok(Outcome::Refused(advanced));
+        }
         touches.finish(change)?;
         Ok(Outcome::Accepted(advanced))
     })
@@ -222,6 +263,11 @@ pub(super) fn step(
     let active = store::attempts::active(change)?;
     let last_output = match (finished, active) {
         (Some(finished), Some(active)) => {
+            if let Some(unsettled) =
+                compare_settings(change, touches, definition, (&active, finished))?
+            {
+                return Ok(unsettled);
+            }
             finish(change, touches, &active, finished)?;
             finished.output.as_ref().map(Payload::digest)
         }
@@ -238,7 +284,7 @@ pub(super) fn step(
     match next {
         Move::Start(attempt) => {
             check_route(change, definition, finished, next)?;
-            begin(change, touches, definition, attempt, detail.as_deref())?;
+            let bound = begin(change, touches, definition, attempt, detail.as_deref())?;
             let effect = match &attempt.effect {
                 Some(effect) => Some(change.begin_effect(effect)?),
                 None => None,
@@ -249,6 +295,8 @@ pub(super) fn step(
             Ok(Advanced {
                 started_at: Some(change.now()),
                 effect,
+                settings: bound,
+                unsettled: None,
             })
         }
         Move::Complete => {
@@ -278,6 +326,63 @@ pub(super) fn step(
             Ok(Advanced::NOTHING)
         }
     }
+}
+
+/// A settings route ends only with the settings that are the present ones. When they are others by now, the attempt goes on with
+/// those instead of ending, so that no step was ever routed by settings which an accepted change had replaced.
+fn compare_settings(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    definition: &Definition,
+    (active, finished): (&store::attempts::AttemptRow, &FinishedAttempt),
+) -> Result<Option<Advanced>, WorkflowError> {
+    let is_route = definition.node(&active.node_id).is_some_and(|node| {
+        matches!(
+            node.kind,
+            NodeKind::Compute(Compute {
+                settings_route: true,
+                ..
+            })
+        )
+    });
+    let (true, Some((scope, read)), Route::Compared { retries }) =
+        (is_route, active.settings, finished.route)
+    else {
+        return Ok(None);
+    };
+    // A route whose time is up, or that was cancelled, decided nothing.
+    match finished.result.outcome {
+        NodeOutcome::Ok | NodeOutcome::Failed => {}
+        NodeOutcome::TimedOut | NodeOutcome::Cancelled => return Ok(None),
+    }
+    let Some(now) = store::settings::scope(change, scope)?.filter(|now| now.change_number != read)
+    else {
+        return Ok(None);
+    };
+    let unsettled = |unsettled| Advanced {
+        settings: Some((&now).into()),
+        unsettled: Some(unsettled),
+        ..Advanced::NOTHING
+    };
+    if SETTINGS_ROUTE_RETRIES_MAX <= retries {
+        return Ok(Some(unsettled(Unsettled::TooOften)));
+    }
+    let payload = Payload::json(&json!({
+        "attemptId": active.attempt_id,
+        "nodeId": active.node_id,
+        "scopeId": now.scope_id,
+        "fromChangeNumber": read,
+        "changeNumber": now.change_number,
+        "retry": retries + 1,
+    }))?;
+    touches.add(
+        change,
+        &operations::RETRY_SETTINGS_ROUTE,
+        Some(("running", "running")),
+        Some(payload),
+    )?;
+    store::attempts::rebind(change, active.key, &now)?;
+    Ok(Some(unsettled(Unsettled::Again)))
 }
 
 /// Ends the active attempt and appends it to the history.
@@ -381,7 +486,7 @@ fn begin(
     definition: &Definition,
     attempt: &NewAttempt,
     detail: Option<&str>,
-) -> Result<(), WorkflowError> {
+) -> Result<Option<SettingsBinding>, WorkflowError> {
     let Some(node) = definition.node(&attempt.node_id) else {
         return Err(refuse(
             change,
@@ -389,6 +494,7 @@ fn begin(
         ));
     };
     let timeout_ms = attempt.timeout.map(budget_column);
+    let bound = settings::bind(change, definition, attempt.node_id.mount())?;
     let payload = Payload::json(&json!({
         "attemptId": attempt.attempt_id,
         "nodeId": attempt.node_id,
@@ -407,6 +513,7 @@ fn begin(
         node_id: &attempt.node_id,
         node_type: node.kind.node_type(),
         timeout_ms,
+        settings: bound.as_ref(),
     };
     if !store::attempts::insert(change, &row)? {
         return Err(refuse(
@@ -417,7 +524,7 @@ fn begin(
     if node.status_detail.as_deref() != detail {
         store::runs::set_detail(change, node.status_detail.as_deref())?;
     }
-    Ok(())
+    Ok(bound.as_ref().map(SettingsBinding::from))
 }
 
 /// How a budget is stored: 0 is unlimited.

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::advance::{self, Advanced, FinishedAttempt, Move};
 use super::park::park_ambiguous;
-use super::{Touches, terminal};
+use super::{Touches, settings, terminal};
 use crate::definition::Definition;
 use crate::error::WorkflowError;
 use crate::id::RunId;
@@ -112,9 +112,13 @@ fn take(change: &mut Change<'_>, claiming: &Claiming) -> Result<Outcome<Claimed>
     let (finished, next) = match &claiming.plan {
         Plan::First { title, next } => {
             begin_run(change, &mut touches, &run, title.as_deref(), next)?;
+            if let (Some(settings), Move::Start(_)) = (claiming.definition.settings(""), next) {
+                settings::create_scope(change, "", 1, settings.initial())?;
+            }
             (None, next)
         }
         Plan::Answered { finished, next } => {
+            check_settings(change, &claiming.definition)?;
             take_answer(change, &mut touches, &run)?;
             (Some(finished), next)
         }
@@ -122,6 +126,7 @@ fn take(change: &mut Change<'_>, claiming: &Claiming) -> Result<Outcome<Claimed>
             if run.status != RunStatus::Running {
                 return Err(run.transition("it is not running, so that no runner was lost"));
             }
+            check_settings(change, &claiming.definition)?;
             let recovered = change.recover_effects()?;
             if let Some(effect) = recovered.ambiguous.first() {
                 park_ambiguous(change, &mut touches, run.status, effect.as_str())?;
@@ -148,6 +153,14 @@ fn take(change: &mut Change<'_>, claiming: &Claiming) -> Result<Outcome<Claimed>
         Move::Start(_) => Claimed::Owned { claim, advanced },
         Move::Complete | Move::End(..) | Move::HandOver => Claimed::Ended,
     }))
+}
+
+/// A run of a workflow without settings has no history of them to look at.
+fn check_settings(change: &mut Change<'_>, definition: &Definition) -> Result<(), WorkflowError> {
+    if definition.has_settings() {
+        settings::check_history(change)?;
+    }
+    Ok(())
 }
 
 /// What the scheduler looks for, checked again: finding a run gives no right to it.

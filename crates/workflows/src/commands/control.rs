@@ -190,6 +190,7 @@ pub fn pause(db: &Database, control: &Control) -> Result<Receipt<Paused>, Workfl
 /// # Errors
 ///
 /// [`WorkflowError::Rejected`] when the run is over, waits for an answer or for the review of an effect; the text says which.
+/// [`WorkflowError::State`] with `Corrupt` when the history of its settings does not add up.
 pub fn resume(db: &Database, control: &Control) -> Result<Receipt<()>, WorkflowError> {
     let control = control.clone();
     let command = control.command(&operations::RESUME);
@@ -202,6 +203,7 @@ fn take_up(change: &mut Change<'_>, control: &Control) -> Result<Outcome<()>, Wo
     if run.status.is_terminal() {
         return Err(run.rejected("it is over; restart it"));
     }
+    super::settings::check_history(change)?;
     let now = change.now();
     let owned = change.lease()?.is_live(now);
     let asks = store::requests::pending(change)?.is_some();

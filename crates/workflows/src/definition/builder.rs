@@ -183,6 +183,24 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
             id,
             NodeKind::Compute(Compute {
                 run: value_function(run),
+                settings_route: false,
+            }),
+        )
+    }
+
+    /// Adds a pure function that decides by the live settings. It is asked again, in the same attempt, when they change between its
+    /// start and the commit of its end; an ordinary node keeps what it began with.
+    #[must_use]
+    pub fn settings_route<O: Serialize>(
+        self,
+        id: impl Into<String>,
+        run: impl Fn(&Context<'_, I>) -> Result<O, NodeError> + Send + Sync + 'static,
+    ) -> Self {
+        self.node(
+            id,
+            NodeKind::Compute(Compute {
+                run: value_function(run),
+                settings_route: true,
             }),
         )
     }

@@ -33,6 +33,10 @@ pub struct NodeContext<'a> {
     pub results: &'a BTreeMap<NodeId, NodeResult>,
     /// Tells the node that it should stop.
     pub cancellation: CancellationSignal,
+    /// The live settings of the node's workflow as they were when the attempt began, if it has any.
+    ///
+    /// They stay the same until it ends, whatever changes meanwhile; a settings route is asked again with the new ones.
+    pub settings: Option<&'a Value>,
     /// The managed effect that is reserved for this visit; only an action has one.
     ///
     /// It stays the same when the action has to run again, so a provider can use it as its own
@@ -53,6 +57,18 @@ impl NodeContext<'_> {
             .get(node)
             .ok_or_else(|| NodeError::new(format!("node {node:?} has no output yet")))?;
         read(value).map_err(|error| NodeError::new(format!("output of node {node:?}: {error}")))
+    }
+
+    /// Reads the live settings of the node's workflow, as they were when the attempt began.
+    ///
+    /// # Errors
+    ///
+    /// The workflow declares no settings, or they have another shape.
+    pub fn settings<T: DeserializeOwned>(&self) -> Result<T, NodeError> {
+        let value = self
+            .settings
+            .ok_or_else(|| NodeError::new("the workflow of this node declares no settings"))?;
+        read(value).map_err(|error| NodeError::new(format!("settings: {error}")))
     }
 
     /// The latest result of a node, whatever its outcome.

@@ -105,6 +105,8 @@ impl fmt::Debug for NodeKind {
 pub struct Compute {
     /// Makes the output.
     pub run: ValueFunction,
+    /// Whether it decides by live settings: it runs again when they change before its end is committed.
+    pub settings_route: bool,
 }
 
 /// Something that acts on the world, at most once for each visit.

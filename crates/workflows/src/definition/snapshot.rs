@@ -156,7 +156,11 @@ fn node(node: &Node) -> Value {
         put("statusDetail", detail.as_str().into());
     }
     match &node.kind {
-        NodeKind::Compute(_) => {}
+        NodeKind::Compute(compute) => {
+            if compute.settings_route {
+                put("settingsRoute", true.into());
+            }
+        }
         NodeKind::Agent(agent) => {
             if let Some(expected) = agent.expected.snapshot() {
                 put("expectedOutput", expected);

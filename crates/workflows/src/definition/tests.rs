@@ -18,6 +18,7 @@ fn good() -> Draft {
     let compute = || {
         NodeKind::Compute(Compute {
             run: Arc::new(|_| Ok(Value::Null)),
+            settings_route: false,
         })
     };
     let node = |id: &str| NodeDraft {
@@ -403,6 +404,7 @@ fn edge_27_outputs_survive_json_or_fail() {
             outputs: &outputs,
             results: &results,
             cancellation: CancellationSignal::never(),
+            settings: None,
             effect_id: None,
         };
         match kind {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use holdpoint_state::clock::Clock;
+use holdpoint_state::clock::{Clock, MonotonicMillis};
 
 use crate::definition::{CancellationSource, StopReason};
 use crate::error::WorkflowError;
@@ -56,6 +56,11 @@ impl Deadlines {
             shared,
             thread: Some(thread),
         })
+    }
+
+    /// The clock that budgets are measured on.
+    pub(crate) fn now(&self) -> MonotonicMillis {
+        self.shared.clock.monotonic()
     }
 
     /// Raises `source` with `TimedOut` once `after_ms` have passed, unless the guard is dropped before.

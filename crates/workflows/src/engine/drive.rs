@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use holdpoint_state::Payload;
 use holdpoint_state::effects::{EffectStart, Settlement};
+use holdpoint_state::{Digest, Payload};
 use serde_json::Value;
 
 use super::Deadlines;
@@ -18,8 +18,10 @@ use super::node::{Ended, NodeEnd, NodeRun, execution};
 use super::plan::{NextMove, Planner, storable};
 use super::runner::Executed;
 use crate::agents::AgentExecutor;
-use crate::commands::{Advanced, Ask, FinishedAttempt, Move, NewAttempt, Notification};
-use crate::definition::{Definition, Node, NodeError, NodeKind, Recovery, StopReason};
+use crate::commands::{
+    Advanced, Ask, FinishedAttempt, Move, NewAttempt, Notification, Route, Unsettled,
+};
+use crate::definition::{Definition, Node, NodeError, NodeKind, Recovery, StopReason, TimeBudget};
 use crate::error::WorkflowError;
 use crate::routing::{NodeOutcome, NodeResult};
 
@@ -38,6 +40,26 @@ pub(super) struct Current {
     started_at: i64,
     effect: Option<EffectStart>,
     failure: Option<NodeError>,
+    /// The settings that it began with.
+    settings: Option<Digest>,
+    /// How often it was asked again because they changed.
+    retries: u32,
+}
+
+/// What a proposed step leads to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each step, and moved; a box would cost more than it saves"
+)]
+enum After {
+    /// The next attempt.
+    Next(Current),
+    /// Nothing more here.
+    Released,
+    /// The same attempt goes on, with other settings.
+    Again(Option<Digest>),
+    /// Nothing was written: the settings of a settings route never stood still.
+    Unsettled,
 }
 
 /// What a node's end means for the run.
@@ -73,6 +95,13 @@ impl<H: Host> Drive<'_, H> {
                     problem: format!("node {:?} is not known", current.attempt.node_id),
                 });
             };
+            Facts::bind(
+                &mut facts,
+                self.host.documents(),
+                &node.id,
+                current.settings,
+            )?;
+            let began = self.deadlines.now();
             let source = self.host.begin_node();
             let NodeEnd { ended, prompt } = match current.failure.take() {
                 Some(error) => NodeEnd::from(Ended::Error {
@@ -110,30 +139,94 @@ impl<H: Host> Drive<'_, H> {
                     }
                     Judged::Lost => return Ok(Executed::Lost),
                 };
-            Arc::make_mut(&mut facts).apply(result);
-            let NextMove { next, failure } = Planner {
-                definition: self.definition,
-                executor,
-                deadlines: self.deadlines,
+            let before = is_settings_route(node).then(|| Arc::clone(&facts));
+            let finished = finished.routed(Route::Compared {
+                retries: current.retries,
+            });
+            let mut after = self.step(&mut facts, executor, (finished, result))?;
+            if matches!(after, After::Unsettled) {
+                facts = before.clone().unwrap_or(facts);
+                after = self.step(&mut facts, executor, self.unsettled(node, &current))?;
             }
-            .next(&facts)?;
-            let next = match next {
-                Move::Start(_) if self.host.is_draining() => Move::HandOver,
-                other => other,
-            };
-            let Stepped {
-                advanced,
-                is_effectless,
-            } = self.host.advance(self.definition, finished, &next)?;
-            let failure = if is_effectless {
-                Some(conflict_error())
-            } else {
-                failure
-            };
-            match begun(next, advanced, failure) {
-                Some(next) => current = next,
-                None => return Ok(Executed::Released),
+            match after {
+                After::Next(next) => current = next,
+                After::Again(settings) => {
+                    facts = before.unwrap_or(facts);
+                    current.settings = settings;
+                    current.retries += 1;
+                    let spent = self.deadlines.now().since(began);
+                    current.attempt.timeout = left(current.attempt.timeout, spent);
+                }
+                After::Released | After::Unsettled => return Ok(Executed::Released),
             }
+        }
+    }
+
+    /// Finds what follows a result, and proposes both.
+    fn step(
+        &self,
+        facts: &mut Arc<Facts>,
+        executor: &mut Executor,
+        (finished, result): (FinishedAttempt, NodeResult),
+    ) -> Result<After, WorkflowError> {
+        Arc::make_mut(facts).apply(result);
+        let NextMove { next, failure } = Planner {
+            definition: self.definition,
+            executor,
+            deadlines: self.deadlines,
+            documents: self.host.documents(),
+        }
+        .next(facts)?;
+        let next = match next {
+            Move::Start(_) if self.host.is_draining() => Move::HandOver,
+            other => other,
+        };
+        let Stepped {
+            advanced,
+            is_effectless,
+        } = self.host.advance(self.definition, finished, &next)?;
+        let failure = if is_effectless {
+            Some(conflict_error())
+        } else {
+            failure
+        };
+        Ok(match advanced.unsettled {
+            Some(Unsettled::Again) => After::Again(advanced.settings.map(|bound| bound.hash)),
+            Some(Unsettled::TooOften) => After::Unsettled,
+            None => begun(next, advanced, failure).map_or(After::Released, After::Next),
+        })
+    }
+
+    /// The end of a settings route whose settings changed each time before its end could be committed.
+    fn unsettled(&self, node: &Node, current: &Current) -> (FinishedAttempt, NodeResult) {
+        let changes = current.retries + 1;
+        let error = NodeError::named(
+            "SettingsUnsettled",
+            format!("the settings changed {changes} times while it was decided where to go"),
+        );
+        let result = self.result(node, current, NodeOutcome::Failed, (None, Some(&error)));
+        let finished = FinishedAttempt::prepared(result.clone(), None, None);
+        (finished.routed(Route::GivenUp), result)
+    }
+
+    fn result(
+        &self,
+        node: &Node,
+        current: &Current,
+        outcome: NodeOutcome,
+        (output, error): (Option<Value>, Option<&NodeError>),
+    ) -> NodeResult {
+        let finished_at = self.host.now().max(current.started_at);
+        NodeResult {
+            attempt_id: current.attempt.attempt_id.clone(),
+            node_id: current.attempt.node_id.clone(),
+            node_type: node.kind.node_type().to_owned(),
+            outcome,
+            started_at: current.started_at,
+            finished_at,
+            duration_ms: finished_at - current.started_at,
+            output,
+            error: error.map(ToString::to_string),
         }
     }
 
@@ -172,18 +265,7 @@ impl<H: Host> Drive<'_, H> {
             },
             ended => End::of(ended, timed_out, cut_short, acts),
         };
-        let finished_at = self.host.now().max(current.started_at);
-        let result = NodeResult {
-            attempt_id: current.attempt.attempt_id.clone(),
-            node_id: current.attempt.node_id.clone(),
-            node_type: node.kind.node_type().to_owned(),
-            outcome: end.outcome,
-            started_at: current.started_at,
-            finished_at,
-            duration_ms: finished_at - current.started_at,
-            output: end.output,
-            error: end.error.map(|error| error.to_string()),
-        };
+        let result = self.result(node, current, end.outcome, (end.output, end.error.as_ref()));
         let mut finished = FinishedAttempt::prepared(result.clone(), end.stored, end.receipt);
         if let Some(notification) = end.notification {
             finished = finished.notifying(notification);
@@ -332,7 +414,26 @@ pub(super) fn begun(next: Move, advanced: Advanced, failure: Option<NodeError>) 
         attempt,
         started_at: started_at.0,
         effect: advanced.effect,
+        settings: advanced.settings.map(|bound| bound.hash),
+        retries: 0,
     })
+}
+
+/// Whether a node decides by the live settings.
+fn is_settings_route(node: &Node) -> bool {
+    matches!(&node.kind, NodeKind::Compute(compute) if compute.settings_route)
+}
+
+/// What is left of a time budget: being asked again is a part of the same attempt.
+fn left(budget: Option<TimeBudget>, spent_ms: u64) -> Option<TimeBudget> {
+    match budget {
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53 milliseconds")]
+        Some(TimeBudget::Millis(millis)) => {
+            let left = (millis - spent_ms as f64).max(f64::MIN_POSITIVE);
+            Some(TimeBudget::Millis(left))
+        }
+        Some(TimeBudget::Unlimited) | None => budget,
+    }
 }
 
 fn recovery(node: &Node) -> Option<Recovery> {

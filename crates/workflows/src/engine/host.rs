@@ -10,6 +10,7 @@ use holdpoint_state::effects::EffectAttempt;
 use holdpoint_state::{Database, StateError};
 
 use super::active::{ActiveRun, Stop};
+use super::facts::Documents;
 use crate::commands::{self, Advanced, Ask, FinishedAttempt, Move, NewAttempt, Plan};
 use crate::definition::{CancellationSignal, CancellationSource, Definition, NodeError};
 use crate::error::WorkflowError;
@@ -36,6 +37,9 @@ pub(super) trait Host {
 
     /// Why the run is stopped, if it is.
     fn stopped(&self) -> Option<Stop>;
+
+    /// Where the documents of live settings are read from.
+    fn documents(&self) -> &dyn Documents;
 
     /// Whether the run is to be given back at its next boundary.
     fn is_draining(&self) -> bool;
@@ -76,6 +80,10 @@ impl Host for Direct<'_> {
 
     fn stopped(&self) -> Option<Stop> {
         self.active.stopped()
+    }
+
+    fn documents(&self) -> &dyn Documents {
+        self.db
     }
 
     fn is_draining(&self) -> bool {

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::Deadlines;
 use super::executor::{Executor, Ran};
-use super::facts::Facts;
+use super::facts::{Documents, Facts};
 use crate::commands::{FinishedAttempt, Move, NewAttempt, Plan};
 use crate::definition::{
-    CancellationSignal, CancellationSource, Definition, EffectRequest, NodeContext, NodeError,
-    NodeKind, RESOLVE_LIMIT_MS, Timeout, Title,
+    CancellationSignal, CancellationSource, Definition, EffectRequest, Node, NodeContext,
+    NodeError, NodeKind, RESOLVE_LIMIT_MS, Timeout, Title,
 };
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId};
@@ -46,6 +46,7 @@ pub(super) struct Planner<'a> {
     pub(super) definition: &'a Definition,
     pub(super) executor: &'a mut Executor,
     pub(super) deadlines: &'a Deadlines,
+    pub(super) documents: &'a dyn Documents,
 }
 
 impl Planner<'_> {
@@ -62,6 +63,7 @@ impl Planner<'_> {
         match (&loaded.attempt, &loaded.answer) {
             (Some(attempt), Some(answer)) => {
                 let started_at = attempt.started_at.0;
+                Facts::bind(facts, self.documents, &attempt.node_id, attempt.settings)?;
                 let completed = self.complete(facts, attempt, answer)?;
                 let finished_at = now.max(started_at);
                 let result = NodeResult {
@@ -173,6 +175,7 @@ impl Planner<'_> {
                 what: "attempt id",
                 problem: error.to_string(),
             })?;
+        let facts = &self.with_present_settings(facts, known)?;
         let visit = facts.visit(node);
         let mut attempt = NewAttempt {
             attempt_id: attempt_id.clone(),
@@ -242,6 +245,34 @@ impl Planner<'_> {
             next: Move::Start(attempt),
             failure,
         })
+    }
+
+    /// The facts with the settings as they are now, when the author's code is asked about an attempt before it begins. The attempt
+    /// itself reads those that it is bound to when it begins, in the transaction.
+    fn with_present_settings(
+        &self,
+        facts: &Arc<Facts>,
+        node: &Node,
+    ) -> Result<Arc<Facts>, WorkflowError> {
+        let asks = matches!(node.timeout, Timeout::Function(_))
+            || matches!(
+                &node.kind,
+                NodeKind::Action(action) if matches!(action.effect.request, Some(EffectRequest::Function(_)))
+            );
+        let mount = node.id.mount();
+        let Some(settings) = self.definition.settings(mount).filter(|_| asks) else {
+            return Ok(Arc::clone(facts));
+        };
+        let document = self
+            .documents
+            .present(&facts.run_id, mount)?
+            .unwrap_or_else(|| settings.initial().clone());
+        let digest = Payload::json(&document)?.digest();
+        let mut facts = Arc::clone(facts);
+        Arc::make_mut(&mut facts)
+            .settings
+            .insert(mount.to_owned(), (digest, Arc::new(document)));
+        Ok(facts)
     }
 
     /// Runs a function of the author that makes a title, a budget or a request, within its bound.

@@ -147,6 +147,7 @@ impl Runner {
             definition,
             executor,
             deadlines: &self.deadlines,
+            documents: &self.db,
         }
     }
 

@@ -249,7 +249,13 @@ impl Compiler<'_> {
         let mut kinds = Vec::new();
         if let Some(template) = compute {
             let run = self.function(template)?;
-            kinds.push(("compute", NodeKind::Compute(Compute { run })));
+            kinds.push((
+                "compute",
+                NodeKind::Compute(Compute {
+                    run,
+                    settings_route: false,
+                }),
+            ));
         }
         if let Some(document) = shell {
             kinds.push(("shell", NodeKind::Action(self.shell(&id, document)?)));

@@ -78,6 +78,7 @@ impl<'d> Trial<'d> {
             outputs: &self.outputs,
             results: &self.results,
             cancellation: CancellationSignal::never(),
+            settings: None,
             effect_id: None,
         };
         match &self.definition.node(id).unwrap().kind {
@@ -392,6 +393,7 @@ nodes:
         outputs: &trial.outputs,
         results: &trial.results,
         cancellation: CancellationSignal::never(),
+        settings: None,
         effect_id: Some("effect-1"),
     };
     assert_eq!(

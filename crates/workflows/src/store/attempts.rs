@@ -7,10 +7,11 @@
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
-use holdpoint_state::{Change, Digest, StateError};
+use holdpoint_state::{Change, Digest, ResourceKey, StateError};
 
 use crate::id::{AttemptId, NodeId};
 use crate::model::{AttemptStatus, TerminalStatus};
+use crate::store::settings::BoundRow;
 
 /// An attempt as commands see it.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub(crate) struct AttemptRow {
     pub(crate) timeout_ms: Option<f64>,
     pub(crate) output: Option<Digest>,
     pub(crate) error: Option<Digest>,
+    /// The settings that it began with: scope and change number.
+    pub(crate) settings: Option<(ResourceKey, i64)>,
 }
 
 fn from_row(row: &Row<'_>) -> Result<AttemptRow, SqlError> {
@@ -39,6 +42,9 @@ fn from_row(row: &Row<'_>) -> Result<AttemptRow, SqlError> {
         timeout_ms: row.get(7)?,
         output: row.get(8)?,
         error: row.get(9)?,
+        settings: row
+            .get::<_, Option<ResourceKey>>(10)?
+            .zip(row.get::<_, Option<i64>>(11)?),
     })
 }
 
@@ -49,7 +55,7 @@ pub(crate) fn active(change: &mut Change<'_>) -> Result<Option<AttemptRow>, Stat
         .sql()
         .prepare_cached(
             "SELECT attempt_key, attempt_id, node_id, node_type, status, started_at, finished_at, timeout_ms, output_hash,
-                 error_hash
+                 error_hash, settings_scope_key, settings_change_number
              FROM node_attempts WHERE run_key = :key AND (status = 'pending' OR status = 'running' OR status = 'waiting')",
         )?
         .query_row(named_params! { ":key": key }, from_row)
@@ -63,7 +69,7 @@ pub(crate) fn last_step(change: &mut Change<'_>) -> Result<Option<AttemptRow>, S
         .sql()
         .prepare_cached(
             "SELECT a.attempt_key, a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.finished_at,
-                 a.timeout_ms, a.output_hash, a.error_hash
+                 a.timeout_ms, a.output_hash, a.error_hash, a.settings_scope_key, a.settings_change_number
              FROM run_steps s JOIN node_attempts a ON a.attempt_key = s.attempt_key
              WHERE s.run_key = :key ORDER BY s.step_index DESC LIMIT 1",
         )?
@@ -118,6 +124,7 @@ pub(crate) struct NewRow<'a> {
     pub(crate) node_id: &'a NodeId,
     pub(crate) node_type: &'a str,
     pub(crate) timeout_ms: Option<f64>,
+    pub(crate) settings: Option<&'a BoundRow>,
 }
 
 /// Begins an attempt of the run of this change. Returns false when its id was used before.
@@ -126,15 +133,18 @@ pub(crate) fn insert(change: &mut Change<'_>, attempt: &NewRow<'_>) -> Result<bo
     let written = change
         .sql()
         .prepare_cached(
-            "INSERT INTO node_attempts (attempt_id, run_key, node_id, attempt_number, node_type, status, started_at, timeout_ms)
+            "INSERT INTO node_attempts (attempt_id, run_key, node_id, attempt_number, node_type, status, started_at, timeout_ms,
+                 settings_scope_key, settings_change_number, settings_hash)
              VALUES (:attempt_id, :key, :node_id,
                  (SELECT coalesce(max(attempt_number), 0) + 1 FROM node_attempts WHERE run_key = :key AND node_id = :node_id),
-                 :node_type, 'running', :now, :timeout_ms)
+                 :node_type, 'running', :now, :timeout_ms, :scope, :change_number, :settings)
              ON CONFLICT (attempt_id) DO NOTHING",
         )?
         .execute(named_params! {
             ":attempt_id": attempt.attempt_id.as_str(), ":key": key, ":node_id": attempt.node_id.as_str(),
             ":node_type": attempt.node_type, ":now": now, ":timeout_ms": attempt.timeout_ms,
+            ":scope": attempt.settings.map(|bound| bound.key), ":change_number": attempt.settings.map(|bound| bound.change_number),
+            ":settings": attempt.settings.map(|bound| bound.hash),
         })?;
     Ok(written == 1)
 }
@@ -152,6 +162,25 @@ pub(crate) fn set_timeout(
         )?
         .execute(named_params! { ":attempt": attempt, ":timeout_ms": timeout_ms })?;
     Ok(written == 1)
+}
+
+/// Lets a settings route read the settings as they are now.
+pub(crate) fn rebind(
+    change: &mut Change<'_>,
+    attempt: i64,
+    bound: &BoundRow,
+) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE node_attempts SET settings_change_number = :number, settings_hash = :hash
+             WHERE attempt_key = :attempt AND settings_scope_key = :scope AND settings_change_number < :number
+                 AND finished_at IS NULL",
+        )?
+        .execute(named_params! {
+            ":attempt": attempt, ":scope": bound.key, ":number": bound.change_number, ":hash": bound.hash,
+        })?;
+    expect_one(written, "node_attempts", &attempt)
 }
 
 /// Leaves one open state of an attempt for another.

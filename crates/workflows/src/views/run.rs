@@ -9,10 +9,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
+use super::settings::{SettingsView, settings};
 use super::{json_column, text_column};
 use crate::definition::SourceIdentity;
 use crate::error::WorkflowError;
-use crate::id::{AttemptId, NodeId, RunId};
+use crate::id::{AttemptId, NodeId, RunId, ScopeId};
 use crate::model::{
     AttemptStatus, ExecutionMode, QueueStatus, RequestKind, RequestStatus, RunStatus,
 };
@@ -42,6 +43,19 @@ pub struct StepView {
     /// What a shell, a function or an effect left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Value>,
+    /// The settings that it read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settings: Option<SettingsRead>,
+}
+
+/// Which settings an attempt read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SettingsRead {
+    /// The scope.
+    pub scope_id: ScopeId,
+    /// The change number.
+    pub change_number: u64,
 }
 
 /// What a run asks, or asked last.
@@ -114,6 +128,9 @@ pub struct RunView {
     pub waiting_on: Option<NodeId>,
     /// What it asks.
     pub request: Option<RequestView>,
+    /// Its live settings, by mount path and invocation.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingsView>,
     /// Its output.
     pub final_output: Option<Value>,
     /// Its error.
@@ -149,12 +166,14 @@ pub fn run(
     let Some((mut view, key, active, restarts)) = head(snapshot, id, now)? else {
         return Ok(None);
     };
-    for (result, receipt) in steps(snapshot, key)? {
+    view.settings = settings(snapshot, id)?;
+    for (result, receipt, settings) in steps(snapshot, key)? {
         let index = i64::try_from(view.steps.len()).unwrap_or(i64::MAX);
         view.steps.push(StepView {
             index,
             result: result.clone(),
             receipt,
+            settings,
         });
         routing::apply(&mut view.outputs, &mut view.results, result);
     }
@@ -229,6 +248,7 @@ fn head(
             current_attempt_id: None,
             waiting_on: None,
             request: None,
+            settings: Vec::new(),
             final_output: json_column(row, 14)?,
             error: text_column(row, 15)?,
             ambiguous_effects: row.get::<_, i64>(16)?.unsigned_abs(),
@@ -315,20 +335,21 @@ pub fn launch_options(snapshot: &Snapshot<'_>, id: &RunId) -> Result<Option<Valu
         .flatten())
 }
 
+/// A step: its result, its receipt, and the settings that it read.
+type Step = (NodeResult, Option<Value>, Option<SettingsRead>);
+
 /// The history of a run: results and receipts in order.
-fn steps(
-    snapshot: &Snapshot<'_>,
-    run: i64,
-) -> Result<Vec<(NodeResult, Option<Value>)>, StateError> {
+fn steps(snapshot: &Snapshot<'_>, run: i64) -> Result<Vec<Step>, StateError> {
     let sql = snapshot.sql();
     let mut statement = sql.prepare_cached(
         "SELECT a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.finished_at, output.content, error.content,
-             receipt.content
+             receipt.content, c.scope_id, a.settings_change_number
          FROM run_steps s
          JOIN node_attempts a ON a.attempt_key = s.attempt_key
          LEFT JOIN blobs output ON output.blob_hash = a.output_hash
          LEFT JOIN blobs error ON error.blob_hash = a.error_hash
          LEFT JOIN blobs receipt ON receipt.blob_hash = a.receipt_hash
+         LEFT JOIN workflow_settings c ON c.resource_key = a.settings_scope_key
          WHERE s.run_key = :run ORDER BY s.step_index",
     )?;
     let rows = statement.query_map(named_params! { ":run": run }, |row| {
@@ -346,7 +367,14 @@ fn steps(
             output: json_column(row, 6)?,
             error: text_column(row, 7)?,
         };
-        Ok((result, json_column(row, 8)?))
+        let settings = row
+            .get::<_, Option<ScopeId>>(9)?
+            .zip(row.get::<_, Option<i64>>(10)?)
+            .map(|(scope_id, number)| SettingsRead {
+                scope_id,
+                change_number: number.unsigned_abs(),
+            });
+        Ok((result, json_column(row, 8)?, settings))
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -383,13 +411,15 @@ pub(crate) struct OpenAttempt {
     pub(crate) node_id: NodeId,
     pub(crate) node_type: String,
     pub(crate) started_at: UnixMillis,
+    /// The settings that it began with.
+    pub(crate) settings: Option<Digest>,
 }
 
 fn open_attempt(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<OpenAttempt>, StateError> {
     Ok(snapshot
         .sql()
         .prepare_cached(
-            "SELECT attempt_id, node_id, node_type, started_at FROM node_attempts
+            "SELECT attempt_id, node_id, node_type, started_at, settings_hash FROM node_attempts
              WHERE run_key = :run AND (status = 'pending' OR status = 'running' OR status = 'waiting')",
         )?
         .query_row(named_params! { ":run": run }, |row| {
@@ -398,6 +428,7 @@ fn open_attempt(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<OpenAttempt>
                 node_id: row.get(1)?,
                 node_type: row.get(2)?,
                 started_at: row.get(3)?,
+                settings: row.get(4)?,
             })
         })
         .optional()?)
@@ -493,11 +524,40 @@ pub(crate) fn load(
         input,
         history: steps(snapshot, key)?
             .into_iter()
-            .map(|(result, _)| result)
+            .map(|(result, _, _)| result)
             .collect(),
         attempt: open_attempt(snapshot, key)?,
         answer,
     }))
+}
+
+/// The source and the digest of the definition that a run is pinned to.
+pub(crate) fn pinned(
+    snapshot: &Snapshot<'_>,
+    id: &RunId,
+) -> Result<Option<(SourceIdentity, Digest)>, WorkflowError> {
+    let found = snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT w.source_type, w.source_ref, w.source_revision, r.definition_digest
+             FROM runs r JOIN run_sources w ON w.run_key = r.resource_key AND w.mount_path = ''
+             WHERE r.run_id = :run_id",
+        )?
+        .query_row(named_params! { ":run_id": id }, |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                row.get::<_, String>(1)?,
+                row.get::<_, String>(2)?,
+                row.get::<_, Digest>(3)?,
+            ))
+        })
+        .optional()
+        .map_err(StateError::from)?;
+    let Some((kind, reference, revision, digest)) = found else {
+        return Ok(None);
+    };
+    let source = SourceIdentity::from_parts(&kind, &reference, &revision)?;
+    Ok(Some((source, digest)))
 }
 
 /// The stored snapshot of a definition.

@@ -19,6 +19,7 @@ mod resilience;
 mod retention;
 mod routing;
 mod scheduling;
+mod settings;
 mod sources;
 mod start;
 mod support;

@@ -96,6 +96,8 @@ impl Fixture {
             "SELECT json_group_array(json_array(request_id, status, revision, consumed_at)) FROM interactive_requests",
             "SELECT json_group_array(json_array(submission_id, outcome)) FROM interactive_submissions",
             "SELECT json_group_array(json_array(resource_key, status, attempt_count)) FROM effects",
+            "SELECT json_group_array(json_array(scope_id, change_number, hex(current_hash))) FROM workflow_settings",
+            "SELECT json_group_array(json_array(change_number, request_id)) FROM workflow_setting_changes",
         ]
         .map(|sql| {
             let snapshot = self.store.db().snapshot().unwrap();
