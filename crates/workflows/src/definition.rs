@@ -11,6 +11,7 @@
 mod agent;
 mod builder;
 mod cancellation;
+mod compose;
 mod context;
 mod custom;
 mod edge;
@@ -34,6 +35,11 @@ use serde_json::Value;
 pub use agent::{Agent, ExpectedOutput, NotificationKind, Notify, TextFunction, ValidateFunction};
 pub use builder::Workflow;
 pub use cancellation::{CancellationSignal, CancellationSource, StopReason, WatchGuard};
+pub(crate) use compose::EXIT_PREFIX;
+pub use compose::{
+    ENTRY_SCHEMA, ExitDraft, ExitFunction, IncludeDraft, IncludeProblem, IncludeTransition,
+    IncludedWorkflow, Library, Mount, NODES_MAX,
+};
 pub use context::{Context, NodeContext, NodeError};
 pub(crate) use custom::Beside;
 pub use custom::{CustomNode, NodeStep, Park, Parked};
@@ -89,8 +95,14 @@ pub struct Draft {
     pub max_steps: Option<u32>,
     /// Its nodes, in the order of the author.
     pub nodes: Vec<NodeDraft>,
+    /// The workflows that it includes, in the order of the author.
+    pub includes: Vec<IncludeDraft>,
+    /// The ways to leave it, when another workflow includes it.
+    pub exits: Vec<ExitDraft>,
     /// Its routes, in the order of the author.
     pub edges: Vec<EdgeDraft>,
+    /// Where it came from; without it a program built it.
+    pub source: Option<SourceIdentity>,
 }
 
 /// A node before any check.
@@ -115,7 +127,16 @@ impl Draft {
     ///
     /// The first failing check, in the order of the workflows reference, sections 2.3 and 2.4.
     pub fn build(self) -> Result<Definition, DefinitionError> {
-        validate::definition(self)
+        self.build_with(&compose::NoLibrary)
+    }
+
+    /// The same, with a library that finds the workflows which its includes name by reference.
+    ///
+    /// # Errors
+    ///
+    /// As [`Draft::build`].
+    pub fn build_with(self, library: &dyn Library) -> Result<Definition, DefinitionError> {
+        validate::definition(self, library)
     }
 }
 
@@ -128,12 +149,17 @@ struct Parts {
     contract_id: Option<String>,
     title: Option<Title>,
     input: Option<InputNormalizer>,
+    declared_input: Option<Value>,
     /// By the path of the mount that has them; the root has the empty path.
     settings: BTreeMap<String, SettingsDefinition>,
     start_at: NodeId,
-    max_steps: u32,
+    max_steps: Option<u32>,
     nodes: BTreeMap<NodeId, Node>,
     routes: BTreeMap<NodeId, Route>,
+    exits: BTreeMap<String, compose::Exit>,
+    /// By path, which is the id of the entry node.
+    mounts: BTreeMap<NodeId, Mount>,
+    source: Option<SourceIdentity>,
     snapshot: Value,
     digest: [u8; 32],
 }
@@ -156,7 +182,7 @@ impl Definition {
 
     /// How many steps a run may make.
     pub fn max_steps(&self) -> u32 {
-        self.0.max_steps
+        self.0.max_steps.unwrap_or(DEFAULT_MAX_STEPS)
     }
 
     /// All nodes by id.
@@ -177,6 +203,30 @@ impl Definition {
     /// The route that leaves a node; a node without one is terminal.
     pub fn route(&self, from: &NodeId) -> Option<&Route> {
         self.0.routes.get(from)
+    }
+
+    /// The names of its exits, sorted: what leads out of it when another workflow includes it.
+    pub fn exits(&self) -> impl Iterator<Item = &str> {
+        self.0.exits.keys().map(String::as_str)
+    }
+
+    /// All workflows in it, at any depth, by mount path.
+    pub fn mounts(&self) -> &BTreeMap<NodeId, Mount> {
+        &self.0.mounts
+    }
+
+    /// Whether a node only leads into an include or out of it.
+    pub(crate) fn is_transition(&self, node: &NodeId) -> bool {
+        !self.0.mounts.is_empty()
+            && self
+                .node(node)
+                .is_some_and(|node| node.transition.is_some())
+    }
+
+    /// Where it came from: a file, a built-in workflow, or the program itself.
+    pub fn source_identity(&self) -> SourceIdentity {
+        let source = self.0.source.clone();
+        source.unwrap_or_else(|| SourceIdentity::inline(self))
     }
 
     /// The title of its runs, if it has one.

@@ -12,6 +12,8 @@ use holdpoint_state::sql::{
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::definition::EXIT_PREFIX;
+
 /// A text that is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind}: {rule}")]
@@ -209,9 +211,31 @@ impl NodeId {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, local)| local)
     }
 
-    /// The path of the mount that the node lies under; empty for a node of the root workflow.
+    /// The path of the workflow that the node belongs to; empty for a node of the root workflow. The node by which a workflow is
+    /// entered belongs to its parent.
     pub fn mount(&self) -> &str {
-        self.0.rsplit_once('/').map_or("", |(mounts, _)| mounts)
+        self.0.rsplit_once('/').map_or("", |(mount, _)| mount)
+    }
+
+    /// The paths of all mounts that the node lies under, outermost first.
+    pub(crate) fn mounts(&self) -> impl Iterator<Item = &str> {
+        self.0
+            .match_indices('/')
+            .filter_map(|(at, _)| self.0.get(..at))
+    }
+
+    /// The path of the mount that the node is an exit of, if it is one.
+    pub(crate) fn exit_mount(&self) -> Option<Self> {
+        let (mount, local) = self.0.rsplit_once('/')?;
+        local.starts_with(EXIT_PREFIX).then(|| Self(mount.into()))
+    }
+
+    /// The id as the workflow that the node belongs to knows it.
+    pub(crate) fn as_local(&self) -> Self {
+        match self.0.rsplit_once('/') {
+            None => self.clone(),
+            Some((_, local)) => Self(local.into()),
+        }
     }
 
     /// The mounts that the node lies under, outermost first; empty for a node of the root workflow.

@@ -68,6 +68,10 @@ operations! {
         "Ends the present attempt with its output and appends it to the history.";
     FAIL_ATTEMPT = "run.fail_attempt", "node_failed", RUNNERS, Required, &["running"] => &["running"],
         "Ends the present attempt without an output and appends it to the history.";
+    ENTER_INCLUDE = "run.enter_include", "include_entered", RUNNERS, Required, &["running"] => &["running"],
+        "An included workflow is entered: recorded with the step that made its input.";
+    EXIT_INCLUDE = "run.exit_include", "include_exited", RUNNERS, Required, &["running"] => &["running"],
+        "An included workflow is left by one of its exits: recorded with the step that made its output.";
     WAIT = "run.wait", "checkpoint_requested", RUNNERS, RequiredUnrenewed, &["running"] => &["waiting"],
         "Parks the run at a checkpoint: request, attempt, run, queue and lease in one transaction.";
     HAND_OVER = "run.hand_over", "run.queue_parked", RUNNERS, RequiredUnrenewed, OPEN => OPEN,

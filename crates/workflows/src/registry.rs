@@ -138,9 +138,19 @@ impl SourceResolver for Registry {
         {
             return Ok(definition);
         }
-        let (definition, _) = self.present(source)?;
+        let (definition, present) = self.present(source)?;
         if definition.digest() == digest.0 {
-            return Ok(definition);
+            if is_same_source(source, &present) {
+                return Ok(definition);
+            }
+            return Err(Unresolved::Changed {
+                detail: format!(
+                    "the workflow came from {} and comes from {} now",
+                    described(source),
+                    described(&present)
+                ),
+                digest: Some(digest),
+            });
         }
         Err(Unresolved::Changed {
             detail: format!(
@@ -181,19 +191,96 @@ fn read_file(path: &Path, sha256: &str) -> Result<(Definition, SourceIdentity), 
         Ok(read) => Ok((read.definition, read.source)),
         Err(error) => {
             // The same bytes that gave a definition once and give none now are a fault of this program, not an edit.
-            let unchanged =
-                std::fs::read(path).is_ok_and(|bytes| Digest::of(&bytes).to_hex() == sha256);
-            Err(if unchanged {
-                Unresolved::LoadFailed {
-                    error: error.to_string(),
-                }
-            } else {
+            let saved = SourceIdentity::File {
+                path: path.to_string_lossy().into_owned(),
+                sha256: sha256.to_owned(),
+            };
+            Err(if is_edited(&saved) {
                 Unresolved::Changed {
                     detail: error.to_string(),
                     digest: None,
                 }
+            } else {
+                Unresolved::LoadFailed {
+                    error: error.to_string(),
+                }
             })
         }
+    }
+}
+
+/// Compares what a resolver gave with the sources of the included workflows that the run stored.
+///
+/// The digest of a definition covers what it includes, so that an edited mount is another definition already. What remains is a
+/// built-in workflow of another revision, whose functions no digest covers; a mount whose workflow comes from elsewhere now; and a
+/// mounted file that gives no workflow any more, which is a change of the source and no fault of this program.
+pub(crate) fn compare_mounts(
+    resolved: Result<Definition, Unresolved>,
+    saved: &[(String, SourceIdentity)],
+) -> Result<Definition, Unresolved> {
+    let changed = |detail: String| Unresolved::Changed {
+        detail,
+        digest: None,
+    };
+    match resolved {
+        Ok(definition) => {
+            let present = definition
+                .mounts()
+                .iter()
+                .map(|(path, mount)| (path.as_str(), &mount.source));
+            let saved = saved.iter().map(|(path, source)| (path.as_str(), source));
+            for (saved, present) in saved.zip(present) {
+                let (path, source) = saved;
+                if path != present.0 || !is_same_source(source, present.1) {
+                    return Err(changed(format!(
+                        "the workflow at {path:?} came from {} and comes from {} now",
+                        described(source),
+                        described(present.1)
+                    )));
+                }
+            }
+            Ok(definition)
+        }
+        Err(Unresolved::LoadFailed { error }) => {
+            let edited = saved.iter().find(|(_, source)| is_edited(source));
+            Err(match edited {
+                Some((path, source)) => changed(format!(
+                    "the workflow at {path:?} of {} was changed: {error}",
+                    source.reference()
+                )),
+                None => Unresolved::LoadFailed { error },
+            })
+        }
+        Err(other) => Err(other),
+    }
+}
+
+/// Whether two identities name one source. What is in a file is for the digest to say, so that an edit of what is only displayed is
+/// no change; a built-in workflow has its revision for that.
+fn is_same_source(saved: &SourceIdentity, present: &SourceIdentity) -> bool {
+    saved.source_type() == present.source_type()
+        && saved.reference() == present.reference()
+        && match saved {
+            SourceIdentity::Builtin { revision, .. } => revision == present.revision(),
+            SourceIdentity::File { .. } | SourceIdentity::Inline { .. } => true,
+        }
+}
+
+fn described(source: &SourceIdentity) -> String {
+    match source {
+        SourceIdentity::Builtin { id, revision } => format!("builtin:{id} of revision {revision}"),
+        SourceIdentity::File { path, .. } => path.clone(),
+        SourceIdentity::Inline { name, .. } => format!("the program, as {name:?}"),
+    }
+}
+
+/// Whether the bytes of a file are no longer those of the identity.
+fn is_edited(source: &SourceIdentity) -> bool {
+    match source {
+        SourceIdentity::File { path, sha256 } => {
+            !std::fs::read(path).is_ok_and(|bytes| Digest::of(&bytes).to_hex() == *sha256)
+        }
+        SourceIdentity::Builtin { .. } | SourceIdentity::Inline { .. } => false,
     }
 }
 

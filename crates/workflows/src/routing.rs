@@ -287,25 +287,40 @@ fn json_type(value: &Value) -> &'static str {
 
 /// Checks, before `node` is dispatched, that the run may make one more step.
 ///
-/// `steps` is the number of authored nodes executed so far; an answered checkpoint counts once.
+/// `steps` says how many authored nodes were executed so far, an answered checkpoint counting once: of the whole run for the empty
+/// path, of the present invocation for the path of a mount. The root is checked first, then the mounts from outside in. A node that
+/// only leads into an include or out of it is no step and passes every limit.
 ///
 /// # Errors
 ///
 /// [`RunFailure::MaxSteps`]: the run fails with it, and `node` is not executed.
 pub fn check_max_steps(
     definition: &Definition,
-    steps: u64,
+    steps: impl Fn(&str) -> u64,
     node: &NodeId,
 ) -> Result<(), RunFailure> {
-    let max_steps = definition.max_steps();
-    if steps < u64::from(max_steps) {
+    let check = |path: &str, workflow: &str, max_steps: u32| {
+        if steps(path) < u64::from(max_steps) {
+            return Ok(());
+        }
+        Err(RunFailure::MaxSteps {
+            workflow: workflow.to_owned(),
+            max_steps,
+            node: node.clone(),
+        })
+    };
+    if definition.is_transition(node) {
         return Ok(());
     }
-    Err(RunFailure::MaxSteps {
-        workflow: definition.name().to_owned(),
-        max_steps,
-        node: node.clone(),
-    })
+    check("", definition.name(), definition.max_steps())?;
+    for path in node.mounts() {
+        if let Some(mount) = definition.mounts().get(path)
+            && let Some(max_steps) = mount.max_steps
+        {
+            check(path, &mount.workflow, max_steps)?;
+        }
+    }
+    Ok(())
 }
 
 /// The number of the next visit of `node`: one more than the steps that it already has.
@@ -317,24 +332,35 @@ pub fn visit_number<'s>(node: &NodeId, steps: impl IntoIterator<Item = &'s NodeI
 /// Takes a finished step into what later nodes see.
 ///
 /// A visit that did not end `ok` removes the node's earlier output; it stays out until the node
-/// succeeds again.
+/// succeeds again. An exit of an include stands for the include too, under the path of its mount.
 pub fn apply(
     outputs: &mut BTreeMap<NodeId, Value>,
     results: &mut BTreeMap<NodeId, NodeResult>,
     result: NodeResult,
 ) {
+    if let Some(mount) = result.node_id.exit_mount() {
+        apply_as(outputs, results, mount, result.clone());
+    }
+    let node = result.node_id.clone();
+    apply_as(outputs, results, node, result);
+}
+
+/// Takes a finished step into what later nodes see under this name.
+pub(crate) fn apply_as(
+    outputs: &mut BTreeMap<NodeId, Value>,
+    results: &mut BTreeMap<NodeId, NodeResult>,
+    name: NodeId,
+    result: NodeResult,
+) {
     match (&result.outcome, &result.output) {
         (NodeOutcome::Ok, output) => {
-            outputs.insert(
-                result.node_id.clone(),
-                output.clone().unwrap_or(Value::Null),
-            );
+            outputs.insert(name.clone(), output.clone().unwrap_or(Value::Null));
         }
         (NodeOutcome::Failed | NodeOutcome::TimedOut | NodeOutcome::Cancelled, _) => {
-            outputs.remove(&result.node_id);
+            outputs.remove(&name);
         }
     }
-    results.insert(result.node_id.clone(), result);
+    results.insert(name, result);
 }
 
 #[cfg(test)]

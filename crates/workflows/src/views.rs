@@ -14,7 +14,10 @@ pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
 pub use list::{Filter, Page, RunSummary, list};
 pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
-pub use run::{RequestView, RunView, SettingsRead, SourceView, StepView, launch_options, run};
+pub use run::{
+    MountedSourceView, RequestView, RunView, SettingsRead, SourceView, StepView, launch_options,
+    run,
+};
 pub(crate) use settings::{ScopeToChange, document, present_settings, scope_to_change};
 pub use settings::{SettingsChangeView, SettingsHistory, SettingsView, settings, settings_history};
 

@@ -16,7 +16,7 @@ use crate::definition::{Definition, SourceIdentity};
 use crate::error::WorkflowError;
 use crate::file::WorkflowFile;
 use crate::id::RunId;
-use crate::registry::{Registry, SourceResolver, Unresolved, differences};
+use crate::registry::{Registry, SourceResolver, Unresolved, compare_mounts, differences};
 use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions};
 use crate::views::{
     self, DisplayStatus, Explanation, Filter, Page, RunView, SettingsHistory, SettingsView,
@@ -414,10 +414,10 @@ impl Workflows {
         if loaded.status.is_terminal() {
             return Ok(());
         }
-        match self
+        let resolved = self
             .resolver
-            .resolve(&loaded.source, loaded.definition_digest)
-        {
+            .resolve(&loaded.source, loaded.definition_digest);
+        match compare_mounts(resolved, &loaded.mounted) {
             // Another process may know it, and whether it loads is found out when it is executed.
             Ok(_) | Err(Unresolved::Unknown { .. } | Unresolved::LoadFailed { .. }) => Ok(()),
             Err(Unresolved::Changed { detail, .. }) => {

@@ -30,7 +30,7 @@ pub fn accept_definition(
     source: &SourceIdentity,
     actor: Actor,
 ) -> Result<Receipt<()>, WorkflowError> {
-    SourceIdentity::from_parts(source.source_type(), &source.reference(), source.revision())?;
+    let sources = super::start::source_rows(definition, source)?;
     let digest = Digest(definition.digest());
     let name = definition.name().to_owned();
     let snapshot = Payload::json(definition.snapshot())?;
@@ -39,7 +39,6 @@ pub fn accept_definition(
         .iter()
         .map(|(id, node)| (id.to_string(), node.kind.node_type().to_owned()))
         .collect();
-    let source = source.clone();
     let command = Command::new(&operations::ACCEPT_DEFINITION, resource(run))
         .by(actor)
         .expecting(revision);
@@ -55,7 +54,8 @@ pub fn accept_definition(
         if row.workflow_name != name {
             return Err(row.rejected(format!("it is a run of {:?}, not of {name:?}", row.workflow_name)));
         }
-        if row.definition_digest == digest {
+        let key = change.resource_key()?;
+        if row.definition_digest == digest && store::runs::sources(change, key)? == sources {
             return Ok(Outcome::Adopted(()));
         }
         for (node, node_type) in store::attempts::visited(change)? {
@@ -69,12 +69,11 @@ pub fn accept_definition(
         change.transition(row.status.as_str(), row.status.as_str())?;
         let blob = change.put_blob(&snapshot)?;
         store::runs::insert_definition(change, digest, &name, blob)?;
-        let reference = source.reference();
-        store::runs::pin_definition(
-            change,
-            digest,
-            (source.source_type(), &reference, source.revision()),
-        )?;
+        store::runs::pin_definition(change, digest)?;
+        store::runs::remove_sources(change)?;
+        for (mount, kind, reference, revision) in &sources {
+            store::runs::insert_source(change, (mount, kind, reference, revision))?;
+        }
         if row.park_code() == Some(ParkCode::EffectAmbiguous) {
             // Another definition says nothing about what an act did: it stays parked until the effect is reviewed and the run
             // resumed.

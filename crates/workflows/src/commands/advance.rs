@@ -269,6 +269,7 @@ pub(super) fn step(
                 return Ok(unsettled);
             }
             finish(change, touches, &active, finished)?;
+            include(change, touches, definition, &finished.result)?;
             finished.output.as_ref().map(Payload::digest)
         }
         (Some(finished), None) => {
@@ -476,6 +477,57 @@ fn finish(
         },
     )?;
     store::attempts::append_step(change, active.key)?;
+    Ok(())
+}
+
+/// Records that the step leads into an included workflow, or out of it. Entering it makes the scope of its settings.
+fn include(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    definition: &Definition,
+    result: &NodeResult,
+) -> Result<(), WorkflowError> {
+    let node = &result.node_id;
+    if result.outcome != NodeOutcome::Ok || !definition.is_transition(node) {
+        return Ok(());
+    }
+    let exit = node.exit_mount();
+    let entry = exit.as_ref().unwrap_or(node);
+    let workflow = definition.mounts().get(entry).map(|mount| &mount.workflow);
+    // Each completed step at the entry began an invocation; the present one is among them.
+    let invocation = store::attempts::completed_at(change, entry)?;
+    let mut payload = json!({
+        "mountPath": entry,
+        "workflowName": workflow,
+        "invocation": invocation,
+    });
+    let output = |member: &str| {
+        let output = result.output.as_ref();
+        output.and_then(|output| output.get(member))
+    };
+    let operation = match (&exit, payload.as_object_mut()) {
+        (Some(_), Some(members)) => {
+            members.insert("exit".to_owned(), json!(output("exit")));
+            members.insert("outputStored".to_owned(), true.into());
+            &operations::EXIT_INCLUDE
+        }
+        _ => &operations::ENTER_INCLUDE,
+    };
+    let payload = Payload::json(&payload)?;
+    touches.add(
+        change,
+        operation,
+        Some(("running", "running")),
+        Some(payload),
+    )?;
+    if let (None, Some(document), Some(_)) = (
+        &exit,
+        output("settings"),
+        definition.settings(entry.as_str()),
+    ) {
+        let invocation = u32::try_from(invocation).unwrap_or(u32::MAX);
+        settings::create_scope(change, entry.as_str(), invocation, document)?;
+    }
     Ok(())
 }
 

@@ -105,12 +105,7 @@ impl Start {
 
     fn prepare(&self, clock: &dyn Clock) -> Result<Facts, WorkflowError> {
         // Form first, before any code of the author runs.
-        let revision = self.source.revision();
-        SourceIdentity::from_parts(
-            self.source.source_type(),
-            &self.source.reference(),
-            revision,
-        )?;
+        let sources = source_rows(&self.definition, &self.source)?;
         let session = match &self.session {
             Some(session) if session.trim().is_empty() => {
                 return Err(WorkflowError::Input {
@@ -148,12 +143,7 @@ impl Start {
             snapshot: Payload::json(self.definition.snapshot())?,
             input: Payload::json(&normalized)?,
             options: Payload::json(&self.options)?,
-            source: (
-                String::new(),
-                self.source.source_type().to_owned(),
-                self.source.reference(),
-                revision.to_owned(),
-            ),
+            sources,
             session,
             mode: match self.session {
                 Some(_) => ExecutionMode::Interactive,
@@ -172,9 +162,34 @@ struct Facts {
     snapshot: Payload,
     input: Payload,
     options: Payload,
-    source: store::runs::SourceRow,
+    /// By mount path; the root has the empty one.
+    sources: Vec<store::runs::SourceRow>,
     session: String,
     mode: ExecutionMode,
+}
+
+/// The sources of a run, sorted by mount path: its own and that of each workflow that it includes. Their form is checked.
+pub(super) fn source_rows(
+    definition: &Definition,
+    source: &SourceIdentity,
+) -> Result<Vec<store::runs::SourceRow>, WorkflowError> {
+    let mounts = definition
+        .mounts()
+        .iter()
+        .map(|(path, mount)| (path.as_str(), &mount.source));
+    std::iter::once(("", source))
+        .chain(mounts)
+        .map(|(path, source)| {
+            let (kind, reference) = (source.source_type(), source.reference());
+            SourceIdentity::from_parts(kind, &reference, source.revision())?;
+            Ok((
+                path.to_owned(),
+                kind.to_owned(),
+                reference,
+                source.revision().to_owned(),
+            ))
+        })
+        .collect()
 }
 
 /// Reserves a run. Repeating it with the same id and the same facts meets the same run and changes nothing.
@@ -234,7 +249,7 @@ fn compare(change: &mut Change<'_>, facts: &Facts) -> Result<(), WorkflowError> 
     differs("lineage", stored.parent_run_revision.is_none());
     differs(
         "sources",
-        store::runs::sources(change, key)? == [facts.source.clone()],
+        store::runs::sources(change, key)? == facts.sources,
     );
     if differences.is_empty() {
         return Ok(());
@@ -267,8 +282,9 @@ fn reserve(change: &mut Change<'_>, facts: &Facts) -> Result<(), WorkflowError> 
             input,
         },
     )?;
-    let (mount, kind, reference, revision) = &facts.source;
-    store::runs::insert_source(change, (mount, kind, reference, revision))?;
+    for (mount, kind, reference, revision) in &facts.sources {
+        store::runs::insert_source(change, (mount, kind, reference, revision))?;
+    }
     store::runs::insert_binding(change, &facts.session, facts.mode)?;
     store::queue::insert(change, &facts.session, facts.mode)?;
     Ok(())

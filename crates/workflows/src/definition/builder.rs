@@ -1,6 +1,8 @@
-//! The typed builder: a workflow in Rust, with closures that see a typed input.
+//! The typed builder: a workflow in Rust, with closures that see a typed input. Includes and exits have a room of their own.
 //!
 //! Not here: checks beyond the place of an option; [`Workflow::build`] hands the parts to `validate`.
+
+mod include;
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -11,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::agent::{Agent, ExpectedOutput, NotificationKind, Notify, TextFunction};
+use super::compose::Library;
 use super::context::{Context, NodeContext, NodeError};
 use super::edge::{EdgeDraft, TargetDraft};
 use super::node::{
@@ -74,8 +77,18 @@ use crate::shell::{ShellCommand, ShellResult};
 /// ```
 pub struct Workflow<I = Value> {
     draft: Draft,
+    latest: Latest,
     misplaced: Option<DefinitionError>,
     input: PhantomData<fn() -> I>,
+}
+
+/// What an option belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Latest {
+    Nothing,
+    Node,
+    Include,
+    Exit,
 }
 
 impl Workflow<Value> {
@@ -87,6 +100,7 @@ impl Workflow<Value> {
         };
         Self {
             draft,
+            latest: Latest::Nothing,
             misplaced: None,
             input: PhantomData,
         }
@@ -111,6 +125,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         self.draft.input = Some(Arc::new(move |value| Ok(to_value(&normalize(value)?)?)));
         Workflow {
             draft: self.draft,
+            latest: self.latest,
             misplaced: self.misplaced,
             input: PhantomData,
         }
@@ -319,6 +334,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
             status_detail: None,
             declared: None,
         });
+        self.latest = Latest::Node;
         self
     }
 
@@ -438,21 +454,39 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         }
     }
 
+    /// Checks the workflow, with a library that finds what it [includes by name](Self::include_named).
+    ///
+    /// # Errors
+    ///
+    /// As [`build`](Self::build).
+    pub fn build_with(self, library: &dyn Library) -> Result<Definition, DefinitionError> {
+        match self.misplaced {
+            Some(error) => Err(error),
+            None => self.draft.build_with(library),
+        }
+    }
+
     /// Sets an option of the node added last; `None` says that its kind does not have the option.
     fn of_last(
         mut self,
         option: &'static str,
         set: impl FnOnce(&mut NodeDraft) -> Option<()>,
     ) -> Self {
-        let why = match self.draft.nodes.last_mut() {
-            None => Some("stands before the first node".to_owned()),
-            Some(node) => {
+        let why = match (self.latest, self.draft.nodes.last_mut()) {
+            (Latest::Include, _) => Some("does not belong to an include".to_owned()),
+            (Latest::Exit, _) => Some("does not belong to an exit".to_owned()),
+            (_, None) => Some("stands before the first node".to_owned()),
+            (Latest::Nothing | Latest::Node, Some(node)) => {
                 let (id, node_type) = (node.id.clone(), node.kind.node_type().to_owned());
                 set(node)
                     .is_none()
                     .then(|| format!("does not belong to node {id:?} of type {node_type}"))
             }
         };
+        self.misplaced(option, why)
+    }
+
+    pub(super) fn misplaced(mut self, option: &'static str, why: Option<String>) -> Self {
         if let (Some(why), None) = (why, &self.misplaced) {
             self.misplaced = Some(DefinitionError::Misplaced { option, why });
         }

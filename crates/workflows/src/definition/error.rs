@@ -4,6 +4,7 @@
 //! errors in how the parts fit (section 2.4); codes `H…` are Holdpoint's own, for mistakes that only
 //! a builder can make.
 
+use super::compose::{IncludeProblem, NODES_MAX};
 use crate::settings::SettingsError;
 
 /// Names that a workflow can't have, since they are words of the workflow command.
@@ -120,6 +121,30 @@ pub enum DefinitionError {
         /// How many characters it has without surrounding space.
         length: usize,
     },
+    /// V30
+    #[error("Invalid workflow definition: include name {include:?} {problem}")]
+    IncludeName {
+        /// The name.
+        include: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// V31
+    #[error(
+        "Invalid workflow definition: include {include:?} needs a workflow: a path, a name or builtin:ID"
+    )]
+    IncludeWorkflow {
+        /// The include.
+        include: String,
+    },
+    /// V32
+    #[error("Invalid workflow definition: exit {exit:?} {problem}")]
+    Exit {
+        /// The exit.
+        exit: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// V33
     #[error("Invalid workflow definition: edge {index} has no \"from\"")]
     EdgeFrom {
@@ -178,6 +203,22 @@ pub enum DefinitionError {
         /// The node that is missing.
         start_at: String,
     },
+    /// G1
+    #[error("startAt names {start_at:?}, which is an include; begin with a node that leads to it")]
+    StartAtInclude {
+        /// The include.
+        start_at: String,
+    },
+    /// G2
+    #[error("an edge leaves {from:?}, which is no exit of the include; its exits are {}", exits.join(", "))]
+    EdgeFromNoExit {
+        /// The place of the edge in the list, from 0.
+        index: usize,
+        /// What was given.
+        from: String,
+        /// All exits, each with the name of the include.
+        exits: Vec<String>,
+    },
     /// G2
     #[error("an edge leaves {from:?}, which is not a node of the workflow")]
     EdgeFromUnknown {
@@ -218,6 +259,42 @@ pub enum DefinitionError {
         /// The node that is missing.
         to: String,
     },
+    /// G6
+    #[error("exit {exit:?} follows {from:?}, which is not a node of the workflow")]
+    ExitFromUnknown {
+        /// The exit.
+        exit: String,
+        /// The node that is missing.
+        from: String,
+    },
+    /// G7
+    #[error(
+        "exit {exit:?} follows node {from:?}, which an edge leaves; an exit follows a node that ends the workflow"
+    )]
+    ExitNotTerminal {
+        /// The exit.
+        exit: String,
+        /// The node.
+        from: String,
+    },
+    /// G8
+    #[error("the exits {other:?} and {exit:?} both follow node {from:?}; a node has one exit")]
+    ExitTwice {
+        /// The second exit.
+        exit: String,
+        /// The first one.
+        other: String,
+        /// The node.
+        from: String,
+    },
+    /// G9 and G11 to G19: the workflow that an include names.
+    #[error("include {include:?}: {problem}")]
+    Include {
+        /// The include.
+        include: String,
+        /// What is wrong with its workflow.
+        problem: Box<IncludeProblem>,
+    },
     /// G10
     #[error("nodes that can't be reached from {start_at:?}: {}", nodes.join(", "))]
     Unreachable {
@@ -225,6 +302,14 @@ pub enum DefinitionError {
         start_at: String,
         /// All nodes that no route reaches, in the order of the author.
         nodes: Vec<String>,
+    },
+    /// G20
+    #[error("the choices of {from:?}: {problem}")]
+    Choices {
+        /// The node that the routes leave.
+        from: String,
+        /// What does not fit.
+        problem: String,
     },
     /// H1: a map of nodes can't have this mistake, a chain of calls can.
     #[error("Invalid workflow definition: node id {node:?} is used twice")]
@@ -248,6 +333,14 @@ pub enum DefinitionError {
         /// What was lost.
         error: holdpoint_state::json::JsonError,
     },
+    /// H4: the graph is too large with all that it includes.
+    #[error(
+        "Invalid workflow definition: the graph has {nodes} nodes with all that it includes, and {NODES_MAX} are allowed"
+    )]
+    TooLarge {
+        /// How many nodes it would have.
+        nodes: usize,
+    },
 }
 
 impl DefinitionError {
@@ -268,18 +361,27 @@ impl DefinitionError {
             Self::NodeTimeout { .. } => "V16",
             Self::ExpectedOutput { .. } => "V19",
             Self::EffectType { .. } => "V26",
+            Self::IncludeName { .. } => "V30",
+            Self::IncludeWorkflow { .. } => "V31",
+            Self::Exit { .. } => "V32",
             Self::EdgeFrom { .. } | Self::EdgeTarget { .. } => "V33",
             Self::SwitchPath { .. } => "V34",
             Self::SwitchNoCases { .. } | Self::SwitchCaseBlank { .. } => "V35",
-            Self::StartAtUnknown { .. } => "G1",
-            Self::EdgeFromUnknown { .. } => "G2",
+            Self::StartAtUnknown { .. } | Self::StartAtInclude { .. } => "G1",
+            Self::EdgeFromUnknown { .. } | Self::EdgeFromNoExit { .. } => "G2",
             Self::EdgeTwice { .. } => "G3",
             Self::EdgeToUnknown { .. } => "G4",
             Self::SwitchCaseUnknown { .. } => "G5",
+            Self::ExitFromUnknown { .. } => "G6",
+            Self::ExitNotTerminal { .. } => "G7",
+            Self::ExitTwice { .. } => "G8",
+            Self::Include { problem, .. } => problem.code(),
             Self::Unreachable { .. } => "G10",
+            Self::Choices { .. } => "G20",
             Self::NodeTwice { .. } => "H1",
             Self::Misplaced { .. } => "H2",
             Self::Value { .. } => "H3",
+            Self::TooLarge { .. } => "H4",
         }
     }
 }

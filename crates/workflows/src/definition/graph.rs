@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::compose::{IncludeDraft, Interfaces};
 use super::edge::{EdgeDraft, Route, SwitchPath, TargetDraft};
 use super::node::Node;
 use super::{DefinitionError, validate};
@@ -17,7 +18,13 @@ pub(super) fn start_at(
     workflow: &str,
     start_at: &str,
     nodes: &Nodes,
+    includes: &[IncludeDraft],
 ) -> Result<NodeId, DefinitionError> {
+    if includes.iter().any(|include| include.name == start_at) {
+        return Err(DefinitionError::StartAtInclude {
+            start_at: start_at.to_owned(),
+        });
+    }
     find(nodes, start_at).ok_or_else(|| DefinitionError::StartAtUnknown {
         workflow: workflow.to_owned(),
         start_at: start_at.to_owned(),
@@ -28,13 +35,23 @@ pub(super) fn start_at(
 pub(super) fn routes(
     edges: &[EdgeDraft],
     nodes: &Nodes,
+    includes: &Interfaces<'_>,
 ) -> Result<BTreeMap<NodeId, Route>, DefinitionError> {
+    let target = |name: &str| find(nodes, name).or_else(|| includes.entry(name));
     let mut routes = BTreeMap::new();
     for (index, edge) in edges.iter().enumerate() {
         let from = || edge.from.clone();
-        let source = find(nodes, &edge.from).ok_or_else(|| DefinitionError::EdgeFromUnknown {
-            index,
-            from: from(),
+        let source = find(nodes, &edge.from).or_else(|| includes.exit(&edge.from));
+        let source = source.ok_or_else(|| match includes.exits_of(&edge.from) {
+            Some(exits) => DefinitionError::EdgeFromNoExit {
+                index,
+                from: from(),
+                exits,
+            },
+            None => DefinitionError::EdgeFromUnknown {
+                index,
+                from: from(),
+            },
         })?;
         if routes.contains_key(&source) {
             return Err(DefinitionError::EdgeTwice {
@@ -44,13 +61,11 @@ pub(super) fn routes(
         }
         let route = match &edge.to {
             TargetDraft::Node(to) => {
-                Route::To(
-                    find(nodes, to).ok_or_else(|| DefinitionError::EdgeToUnknown {
-                        index,
-                        from: from(),
-                        to: to.clone(),
-                    })?,
-                )
+                Route::To(target(to).ok_or_else(|| DefinitionError::EdgeToUnknown {
+                    index,
+                    from: from(),
+                    to: to.clone(),
+                })?)
             }
             TargetDraft::Switch { on, cases } => {
                 let path = SwitchPath::parse(on).ok_or_else(|| DefinitionError::SwitchPath {
@@ -60,14 +75,13 @@ pub(super) fn routes(
                 })?;
                 let mut targets = BTreeMap::new();
                 for (case, to) in cases {
-                    let target =
-                        find(nodes, to).ok_or_else(|| DefinitionError::SwitchCaseUnknown {
-                            index,
-                            from: from(),
-                            case: case.clone(),
-                            to: to.clone(),
-                        })?;
-                    targets.insert(case.clone(), target);
+                    let node = target(to).ok_or_else(|| DefinitionError::SwitchCaseUnknown {
+                        index,
+                        from: from(),
+                        case: case.clone(),
+                        to: to.clone(),
+                    })?;
+                    targets.insert(case.clone(), node);
                 }
                 Route::Switch {
                     on: path,
@@ -80,7 +94,7 @@ pub(super) fn routes(
     Ok(routes)
 }
 
-/// G10.
+/// G10. The routes are those of the whole graph, so that an include which is reached reaches its exits.
 pub(super) fn reachable(
     start_at: &NodeId,
     authored: &[String],

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::agent::{Agent, Notify};
+use super::compose::IncludeTransition;
 use super::context::{NodeContext, NodeError};
 use super::custom::CustomNode;
 use crate::id::NodeId;
@@ -50,6 +51,8 @@ pub struct Node {
     /// Part of the snapshot, so the digest of a definition from a file covers all that the file
     /// says of behaviour. Functions written in Rust can't be covered; their nodes have none.
     pub declared: Option<Value>,
+    /// Whether the compiler made the node to lead into an included workflow or out of it.
+    pub transition: Option<IncludeTransition>,
 }
 
 /// What a node does.

@@ -16,7 +16,8 @@
 //! | `settings.description`, `settings.paths.*.description`, and those of `settingsScopes` | words beside a value |
 //!
 //! The title of a workflow is display too; it is a function as often as a text and is not in the
-//! snapshot at all. Neither is the root's `maxSteps`: a limit that stopped runs may be raised for them.
+//! snapshot at all. Neither is the root's `maxSteps`: a limit that stopped runs may be raised for them; that of an included workflow
+//! is in it, since there it decides what its parent does.
 //! Two definitions that differ in display only have one digest and share one row, whose snapshot is
 //! that of the first one stored.
 //!
@@ -29,6 +30,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::Parts;
+use super::compose::Mount;
 use super::edge::Route;
 use super::node::{Node, NodeKind, Timeout};
 use super::value;
@@ -92,7 +94,7 @@ pub fn digest_text(digest: &[u8; 32]) -> String {
     text
 }
 
-pub(super) fn of(parts: &Parts, declared_input: Option<Value>) -> Value {
+pub(super) fn of(parts: &Parts) -> Value {
     let mut snapshot = Map::new();
     let mut put = |key: &str, value: Value| drop(snapshot.insert(key.to_owned(), value));
     put("schema", SCHEMA.into());
@@ -101,8 +103,8 @@ pub(super) fn of(parts: &Parts, declared_input: Option<Value>) -> Value {
         put("contractId", contract_id.as_str().into());
     }
     put("startAt", parts.start_at.as_str().into());
-    if let Some(input) = declared_input {
-        put("input", input);
+    if let Some(input) = &parts.declared_input {
+        put("input", input.clone());
     }
     let nodes = parts
         .nodes
@@ -119,7 +121,12 @@ pub(super) fn of(parts: &Parts, declared_input: Option<Value>) -> Value {
             .map(|(from, route)| edge(from.as_str(), route))
             .collect(),
     );
-    put("composition", json!({ "mounts": [] }));
+    let mounts: Value = parts
+        .mounts
+        .iter()
+        .map(|(path, mount)| self::mount(path.as_str(), mount))
+        .collect();
+    put("composition", json!({ "mounts": mounts }));
     if let Some(settings) = parts.settings.get("") {
         put("settings", settings.snapshot());
     }
@@ -138,6 +145,19 @@ pub(super) fn of(parts: &Parts, declared_input: Option<Value>) -> Value {
     Value::Object(snapshot)
 }
 
+fn mount(path: &str, mount: &Mount) -> Value {
+    let mut snapshot = json!({
+        "mountPath": path.split('/').collect::<Vec<_>>(),
+        "workflowName": mount.workflow,
+        "entryNode": path,
+        "exits": mount.exits,
+    });
+    if let (Some(max_steps), Some(members)) = (mount.max_steps, snapshot.as_object_mut()) {
+        members.insert("maxSteps".to_owned(), max_steps.into());
+    }
+    snapshot
+}
+
 fn node(node: &Node) -> Value {
     let mut snapshot = Map::new();
     let mut put = |key: &str, value: Value| drop(snapshot.insert(key.to_owned(), value));
@@ -147,6 +167,9 @@ fn node(node: &Node) -> Value {
         node.id.mount_path().into_iter().map(Value::from).collect(),
     );
     put("localNodeId", node.id.local().into());
+    if let Some(transition) = node.transition {
+        put("includeTransition", transition.as_str().into());
+    }
     match &node.timeout {
         Timeout::Fixed(millis) => put("timeoutMs", value::number(*millis)),
         Timeout::Unlimited => put("timeoutMs", Value::Null),

@@ -7,15 +7,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::compose::{self, ExitDraft, IncludeDraft, IncludedWorkflow, Library};
 use super::edge::{EdgeDraft, Route, SwitchPath, TargetDraft};
 use super::node::{EffectRequest, Node, NodeKind, OWN_NODE_TYPES, Timeout, is_budget};
 use super::{CustomNode, ExpectedOutput};
-use super::{
-    DEFAULT_MAX_STEPS, Definition, DefinitionError, Draft, NodeDraft, Parts, RESERVED_NAMES,
-};
+use super::{Definition, DefinitionError, Draft, NodeDraft, Parts, RESERVED_NAMES};
 use super::{graph, snapshot, value};
 use crate::id::{NodeId, is_local_node_id};
-use crate::settings::SettingsSpec;
+use crate::settings::{SettingsDefinition, SettingsSpec};
 
 /// The prefix of node ids that only a compiler may make.
 const COMPILED_PREFIX: &str = "__piw_";
@@ -37,7 +36,10 @@ const INHERITED_NAMES: [&str; 12] = [
     "valueOf",
 ];
 
-pub(super) fn definition(draft: Draft) -> Result<Definition, DefinitionError> {
+pub(super) fn definition(
+    draft: Draft,
+    library: &dyn Library,
+) -> Result<Definition, DefinitionError> {
     name(&draft.name)?;
     if let Some(contract_id) = draft.contract_id.as_deref() {
         contract(contract_id)?;
@@ -64,11 +66,34 @@ pub(super) fn definition(draft: Draft) -> Result<Definition, DefinitionError> {
             });
         }
     }
+    includes(&draft.includes, &nodes)?;
+    exits(&draft.exits)?;
     for (index, draft) in draft.edges.iter().enumerate() {
         edge(index, draft)?;
     }
-    let start_at = graph::start_at(&draft.name, &draft.start_at, &nodes)?;
-    let routes = graph::routes(&draft.edges, &nodes)?;
+    let start_at = graph::start_at(&draft.name, &draft.start_at, &nodes, &draft.includes)?;
+    let authored = authored
+        .into_iter()
+        .chain(draft.includes.iter().map(|include| include.name.clone()))
+        .collect::<Vec<_>>();
+    let included = compose::resolve(&draft.name, draft.source.as_ref(), draft.includes, library)?;
+    let interfaces = compose::Interfaces::of(&included);
+    let mut routes = graph::routes(&draft.edges, &nodes, &interfaces)?;
+    let exits = compose::exits(draft.exits, &nodes, &routes)?;
+    let mut settings: BTreeMap<String, SettingsDefinition> = settings
+        .map(|settings| (String::new(), settings))
+        .into_iter()
+        .collect();
+    let mut mounts = BTreeMap::new();
+    compose::flatten(
+        &mut compose::Graph {
+            nodes: &mut nodes,
+            routes: &mut routes,
+            settings: &mut settings,
+            mounts: &mut mounts,
+        },
+        included,
+    )?;
     graph::reachable(&start_at, &authored, &routes)?;
 
     let mut parts = Parts {
@@ -76,18 +101,19 @@ pub(super) fn definition(draft: Draft) -> Result<Definition, DefinitionError> {
         contract_id: draft.contract_id,
         title: draft.title,
         input: draft.input,
-        settings: settings
-            .map(|settings| (String::new(), settings))
-            .into_iter()
-            .collect(),
+        declared_input: draft.declared_input,
+        settings,
         start_at,
-        max_steps: draft.max_steps.unwrap_or(DEFAULT_MAX_STEPS),
+        max_steps: draft.max_steps,
         nodes,
         routes,
+        exits,
+        mounts,
+        source: draft.source,
         snapshot: serde_json::Value::Null,
         digest: [0; 32],
     };
-    parts.snapshot = snapshot::of(&parts, draft.declared_input);
+    parts.snapshot = snapshot::of(&parts);
     parts.digest =
         snapshot::digest_of(&parts.snapshot).map_err(|error| DefinitionError::Value {
             what: "the snapshot".to_owned(),
@@ -165,7 +191,76 @@ fn node(draft: NodeDraft) -> Result<Node, DefinitionError> {
         timeout: draft.timeout,
         status_detail: draft.status_detail,
         declared: draft.declared,
+        transition: None,
     })
+}
+
+/// V30 and V31.
+fn includes(
+    drafts: &[IncludeDraft],
+    nodes: &BTreeMap<NodeId, Node>,
+) -> Result<(), DefinitionError> {
+    let mut names = BTreeSet::new();
+    for draft in drafts {
+        let refuse = |problem: &str| {
+            Err(DefinitionError::IncludeName {
+                include: draft.name.clone(),
+                problem: problem.to_owned(),
+            })
+        };
+        if let Err(error) = local_node_id(&draft.name) {
+            return refuse(id_problem(&error));
+        }
+        if nodes.contains_key(draft.name.as_str()) {
+            return refuse("is the id of a node too");
+        }
+        if !names.insert(draft.name.as_str()) {
+            return refuse("is used twice");
+        }
+        let blank = |workflow: &IncludedWorkflow| matches!(workflow, IncludedWorkflow::Reference(reference) if reference.trim().is_empty());
+        if blank(&draft.workflow) || draft.contract.as_ref().is_some_and(blank) {
+            return Err(DefinitionError::IncludeWorkflow {
+                include: draft.name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// V32. That `exits` is not empty when it is given is for the reader of files to say.
+fn exits(drafts: &[ExitDraft]) -> Result<(), DefinitionError> {
+    let mut names = BTreeSet::new();
+    for draft in drafts {
+        let refuse = |problem: &str| {
+            Err(DefinitionError::Exit {
+                exit: draft.name.clone(),
+                problem: problem.to_owned(),
+            })
+        };
+        if let Err(error) = local_node_id(&draft.name) {
+            return refuse(id_problem(&error));
+        }
+        if !names.insert(draft.name.as_str()) {
+            return refuse("is used twice");
+        }
+        if draft.from.trim().is_empty() {
+            return refuse("needs the node that it follows");
+        }
+    }
+    Ok(())
+}
+
+/// What is wrong with a name that has the form of a node id, without the word "node".
+fn id_problem(error: &DefinitionError) -> &'static str {
+    match error {
+        DefinitionError::NodeIdReserved { .. } => {
+            "begins with __piw_, which is kept for compiled graphs"
+        }
+        DefinitionError::NodeIdInherited { .. } => {
+            "is a name that every object inherits; choose another"
+        }
+        _ => "must begin with a letter or _ and go on with A-Z a-z 0-9 _ -",
+    }
 }
 
 /// V19.

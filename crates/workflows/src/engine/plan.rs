@@ -163,7 +163,8 @@ impl Planner<'_> {
 
     /// A new attempt at a node, unless the run has made all its steps.
     fn dispatch(&mut self, facts: &Arc<Facts>, node: &NodeId) -> Result<NextMove, WorkflowError> {
-        if let Err(failure) = routing::check_max_steps(self.definition, facts.step_count, node) {
+        let steps = |path: &str| facts.steps(path);
+        if let Err(failure) = routing::check_max_steps(self.definition, steps, node) {
             return Ok(NextMove::end(TerminalStatus::Failed, failure.to_string()));
         }
         let Some(known) = self.definition.node(node) else {

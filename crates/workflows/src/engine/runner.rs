@@ -20,7 +20,7 @@ use crate::definition::{Definition, NodeError, NodeKind};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::model::ExecutionMode;
-use crate::registry::{SourceResolver, Unresolved, differences};
+use crate::registry::{SourceResolver, Unresolved, compare_mounts, differences};
 use crate::views::{self, LoadedRun};
 
 /// What became of taking up a run.
@@ -64,10 +64,10 @@ impl Runner {
         let Some(loaded) = loaded.filter(|loaded| !loaded.status.is_terminal()) else {
             return Ok(Executed::Raced);
         };
-        let definition = match self
+        let resolved = self
             .resolver
-            .resolve(&loaded.source, loaded.definition_digest)
-        {
+            .resolve(&loaded.source, loaded.definition_digest);
+        let definition = match compare_mounts(resolved, &loaded.mounted) {
             Ok(definition) => definition,
             Err(Unresolved::Unknown { .. }) => return Ok(Executed::Unknown),
             Err(unresolved) => return self.put_aside(&loaded, &unresolved),
@@ -75,7 +75,7 @@ impl Runner {
         if self.lacks_agents(&loaded, &definition) {
             return Ok(Executed::Unknown);
         }
-        let mut facts = Arc::new(Facts::of(&loaded));
+        let mut facts = Arc::new(Facts::of(&loaded, &definition));
         let now = self.db.clock().now().0;
         let (plan, failure) = self
             .planner(&definition, executor)

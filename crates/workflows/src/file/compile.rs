@@ -15,8 +15,9 @@ use super::expression::{Environment, Expression};
 use super::format::{EdgeDocument, NodeDocument, Template, WorkflowDocument};
 use super::tree::{NodeIndex, Position, Tree};
 use crate::definition::{
-    Checkpoint, Compute, Definition, DefinitionError, Draft, EdgeDraft, NodeContext, NodeDraft,
-    NodeError, NodeKind, TargetDraft, TimeBudget, Timeout, Title, ValueFunction,
+    Checkpoint, Compute, Definition, DefinitionError, Draft, EdgeDraft, IncludeProblem,
+    NodeContext, NodeDraft, NodeError, NodeKind, TargetDraft, TimeBudget, Timeout, Title,
+    ValueFunction,
 };
 
 type Located = (Position, Problem);
@@ -98,7 +99,10 @@ pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Defi
         start_at: document.start_at,
         max_steps,
         nodes,
+        includes: Vec::new(),
+        exits: Vec::new(),
         edges,
+        source: None,
     };
     draft
         .build()
@@ -119,20 +123,43 @@ impl Compiler<'_> {
             self.tree
                 .locate(["nodes", id].into_iter().chain(rest.iter().copied()))
         };
-        let key = |id: &str| {
-            let nodes = self
+        let key_of = |block: &str, id: &str| {
+            let block = self
                 .tree
                 .root()
-                .and_then(|root| self.tree.child(root, "nodes"));
-            nodes
-                .and_then(|nodes| self.tree.locate_key(nodes, id))
+                .and_then(|root| self.tree.child(root, block));
+            block.and_then(|block| self.tree.locate_key(block, id))
+        };
+        let key = |id: &str| {
+            key_of("nodes", id)
+                .or_else(|| key_of("includes", id))
                 .unwrap_or_else(|| node(id, &[]))
         };
+        let named =
+            |block: &str, id: &str| key_of(block, id).unwrap_or_else(|| self.tree.locate([block]));
         match error {
             E::NameMissing | E::NameReserved { .. } => self.tree.locate(["name"]),
             E::ContractId { .. } => self.tree.locate(["contractId"]),
             E::Settings(_) => self.tree.locate(["settings"]),
-            E::StartAtMissing | E::StartAtUnknown { .. } => self.tree.locate(["startAt"]),
+            E::StartAtMissing | E::StartAtUnknown { .. } | E::StartAtInclude { .. } => {
+                self.tree.locate(["startAt"])
+            }
+            E::IncludeName { include, .. } => named("includes", include),
+            E::IncludeWorkflow { include } => {
+                self.tree.locate(["includes", include.as_str(), "workflow"])
+            }
+            E::Exit { exit, .. } => named("exits", exit),
+            E::ExitFromUnknown { exit, .. }
+            | E::ExitNotTerminal { exit, .. }
+            | E::ExitTwice { exit, .. } => self.tree.locate(["exits", exit.as_str(), "from"]),
+            E::Include { include, problem } => {
+                let member = match &**problem {
+                    IncludeProblem::NoSettings { .. } => "settings",
+                    problem if problem.is_contract() => "contract",
+                    _ => "workflow",
+                };
+                self.tree.locate(["includes", include.as_str(), member])
+            }
             E::MaxSteps { .. } => self.tree.locate(["maxSteps"]),
             E::NoNodes => self.tree.locate(["nodes"]),
             E::NodeIdForm { node }
@@ -148,6 +175,7 @@ impl Compiler<'_> {
                 .unwrap_or_else(|| node(id, &[])),
             E::EdgeFrom { index }
             | E::EdgeFromUnknown { index, .. }
+            | E::EdgeFromNoExit { index, .. }
             | E::EdgeTwice { index, .. } => edge(index, &["from"]),
             E::EdgeTarget { index, .. } | E::EdgeToUnknown { index, .. } => edge(index, &["to"]),
             E::SwitchPath { index, .. } => edge(index, &["switch", "on"]),
@@ -158,7 +186,9 @@ impl Compiler<'_> {
             E::Unreachable { nodes, .. } => nodes
                 .first()
                 .map_or_else(|| self.tree.locate(["nodes"]), |id| key(id)),
-            E::Misplaced { .. } | E::Value { .. } => self.tree.locate([]),
+            E::Misplaced { .. } | E::Value { .. } | E::Choices { .. } | E::TooLarge { .. } => {
+                self.tree.locate([])
+            }
         }
     }
 

@@ -45,7 +45,7 @@ impl<'d> Trial<'d> {
         let mut node = self.definition.start_at().clone();
         loop {
             if let Err(failure) =
-                routing::check_max_steps(self.definition, self.steps.len() as u64, &node)
+                routing::check_max_steps(self.definition, |_| self.steps.len() as u64, &node)
             {
                 return Next::Fail(failure);
             }

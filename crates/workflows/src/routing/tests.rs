@@ -234,9 +234,9 @@ fn edge_22_three_steps_are_three_steps() {
         .unwrap();
     let node = "n".parse().unwrap();
     for steps in 0..3 {
-        assert_eq!(check_max_steps(&definition, steps, &node), Ok(()));
+        assert_eq!(check_max_steps(&definition, |_| steps, &node), Ok(()));
     }
-    let failure = check_max_steps(&definition, 3, &node).unwrap_err();
+    let failure = check_max_steps(&definition, |_| 3, &node).unwrap_err();
     assert_eq!(
         failure.to_string(),
         "workflow \"loop\" reached its limit of 3 steps before node \"n\""

@@ -77,6 +77,17 @@ pub(crate) fn last_step(change: &mut Change<'_>) -> Result<Option<AttemptRow>, S
         .optional()?)
 }
 
+/// How often the run completed a node.
+pub(crate) fn completed_at(change: &mut Change<'_>, node: &NodeId) -> Result<i64, StateError> {
+    let key = change.resource_key()?;
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "SELECT count(*) FROM node_attempts WHERE run_key = :key AND node_id = :node AND status = 'completed'",
+        )?
+        .query_row(named_params! { ":key": key, ":node": node.as_str() }, |row| row.get(0))?)
+}
+
 /// The nodes that the run has been at, with their types.
 pub(crate) fn visited(change: &mut Change<'_>) -> Result<Vec<(String, String)>, StateError> {
     let key = change.resource_key()?;

@@ -375,12 +375,8 @@ pub(crate) fn finish(
     expect_one(written, "runs", change.resource().key())
 }
 
-/// Pins the run to another definition and source.
-pub(crate) fn pin_definition(
-    change: &mut Change<'_>,
-    digest: Digest,
-    (kind, reference, revision): (&str, &str, &str),
-) -> Result<(), StateError> {
+/// Pins the run to another definition.
+pub(crate) fn pin_definition(change: &mut Change<'_>, digest: Digest) -> Result<(), StateError> {
     let key = change.resource_key()?;
     let written = change
         .sql()
@@ -388,17 +384,17 @@ pub(crate) fn pin_definition(
             "UPDATE runs SET definition_digest = :digest WHERE resource_key = :key AND finished_at IS NULL",
         )?
         .execute(named_params! { ":key": key, ":digest": digest })?;
-    expect_one(written, "runs", change.resource().key())?;
-    let written = change
+    expect_one(written, "runs", change.resource().key())
+}
+
+/// Removes the sources of the run, for those of another definition.
+pub(crate) fn remove_sources(change: &mut Change<'_>) -> Result<(), StateError> {
+    let key = change.resource_key()?;
+    change
         .sql()
-        .prepare_cached(
-            "UPDATE run_sources SET source_type = :kind, source_ref = :reference, source_revision = :revision
-             WHERE run_key = :key AND mount_path = ''",
-        )?
-        .execute(named_params! {
-            ":key": key, ":kind": kind, ":reference": reference, ":revision": revision,
-        })?;
-    expect_one(written, "run_sources", change.resource().key())
+        .prepare_cached("DELETE FROM run_sources WHERE run_key = :key")?
+        .execute(named_params! { ":key": key })?;
+    Ok(())
 }
 
 /// A counter as SQLite stores it.

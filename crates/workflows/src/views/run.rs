@@ -31,6 +31,17 @@ pub struct SourceView {
     pub revision: String,
 }
 
+/// Where an included workflow came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MountedSourceView {
+    /// The path of its mount.
+    pub mount_path: String,
+    /// Its source.
+    #[serde(flatten)]
+    pub source: SourceView,
+}
+
 /// One accepted step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -88,10 +99,14 @@ pub struct RunView {
     pub workflow_name: String,
     /// The reference by which it was started.
     pub workflow_ref: String,
-    /// `sha256:` and the digest of its definition.
-    pub definition_digest: String,
+    /// `sha256:` and the digest of its definition, when it includes others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub definition_digest: Option<String>,
     /// Its source; none for a definition that a program brought.
     pub source: Option<SourceView>,
+    /// The sources of the workflows that it includes, sorted by mount path; without those that a program brought.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mounted_sources: Vec<MountedSourceView>,
     /// Its title.
     pub run_title: Option<String>,
     /// Its status.
@@ -177,6 +192,22 @@ pub fn run(
         });
         routing::apply(&mut view.outputs, &mut view.results, result);
     }
+    let mounted = mounted_sources(snapshot, key)?;
+    if mounted.is_empty() {
+        view.definition_digest = None;
+    }
+    view.mounted_sources = mounted
+        .into_iter()
+        .filter(|(_, source)| source.is_public())
+        .map(|(mount_path, source)| MountedSourceView {
+            mount_path,
+            source: SourceView {
+                source_type: source.source_type().to_owned(),
+                reference: source.reference(),
+                revision: source.revision().to_owned(),
+            },
+        })
+        .collect();
     view.request = request(snapshot, key)?;
     if let Some(attempt) = open_attempt(snapshot, key)? {
         if view.status == RunStatus::Running {
@@ -224,7 +255,8 @@ fn head(
             run_id: row.get(1)?,
             workflow_name: row.get(2)?,
             workflow_ref: row.get(3)?,
-            definition_digest: format!("sha256:{}", row.get::<_, Digest>(4)?),
+            definition_digest: Some(format!("sha256:{}", row.get::<_, Digest>(4)?)),
+            mounted_sources: Vec::new(),
             source: public.then_some(SourceView {
                 source_type,
                 reference,
@@ -404,6 +436,39 @@ fn request(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<RequestView>, Sta
         .optional()?)
 }
 
+/// The sources of the workflows that a run includes, by mount path.
+fn mounted_sources(
+    snapshot: &Snapshot<'_>,
+    run: i64,
+) -> Result<Vec<(String, SourceIdentity)>, WorkflowError> {
+    let sql = snapshot.sql();
+    let mut statement = sql.prepare_cached(
+        "SELECT mount_path, source_type, source_ref, source_revision FROM run_sources
+             WHERE run_key = :run AND mount_path <> '' ORDER BY mount_path",
+    )?;
+    let rows = statement
+        .query_map(named_params! { ":run": run }, |row| {
+            Ok((
+                row.get::<_, String>(0)?,
+                (
+                    row.get::<_, String>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, String>(3)?,
+                ),
+            ))
+        })
+        .map_err(StateError::from)?;
+    let mut mounted = Vec::new();
+    for row in rows {
+        let (path, (kind, reference, revision)) = row.map_err(StateError::from)?;
+        mounted.push((
+            path,
+            SourceIdentity::from_parts(&kind, &reference, &revision)?,
+        ));
+    }
+    Ok(mounted)
+}
+
 /// An attempt that is not over.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenAttempt {
@@ -442,6 +507,8 @@ pub(crate) struct LoadedRun {
     pub(crate) status: RunStatus,
     pub(crate) workflow_ref: String,
     pub(crate) source: SourceIdentity,
+    /// The sources of what it includes, by mount path.
+    pub(crate) mounted: Vec<(String, SourceIdentity)>,
     pub(crate) definition_digest: Digest,
     pub(crate) mode: ExecutionMode,
     pub(crate) title: Option<String>,
@@ -461,7 +528,8 @@ pub(crate) fn load(
     let head = sql
         .prepare_cached(
             "SELECT r.resource_key, s.revision, r.status, r.workflow_ref, w.source_type, w.source_ref, w.source_revision,
-                 r.definition_digest, input.content, b.execution_mode, r.title
+                 r.definition_digest, input.content, b.execution_mode, r.title,
+                 EXISTS (SELECT 1 FROM run_sources m WHERE m.run_key = r.resource_key AND m.mount_path <> '')
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
              JOIN run_bindings b ON b.run_key = r.resource_key
@@ -478,7 +546,7 @@ pub(crate) fn load(
                 (row.get::<_, String>(4)?, row.get::<_, String>(5)?, row.get::<_, String>(6)?),
                 row.get::<_, Digest>(7)?,
                 row.get::<_, Vec<u8>>(8)?,
-                (row.get::<_, ExecutionMode>(9)?, row.get::<_, Option<String>>(10)?),
+                (row.get::<_, ExecutionMode>(9)?, row.get::<_, Option<String>>(10)?, row.get::<_, bool>(11)?),
             ))
         })
         .optional()
@@ -491,7 +559,7 @@ pub(crate) fn load(
         source,
         definition_digest,
         input,
-        (mode, title),
+        (mode, title, is_composed),
     )) = head
     else {
         return Ok(None);
@@ -518,6 +586,11 @@ pub(crate) fn load(
         status,
         workflow_ref,
         source: SourceIdentity::from_parts(&source.0, &source.1, &source.2)?,
+        mounted: if is_composed {
+            mounted_sources(snapshot, key)?
+        } else {
+            Vec::new()
+        },
         definition_digest,
         mode,
         title,

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod composition;
 mod control;
 mod crash;
 mod effects;

@@ -83,6 +83,17 @@ impl Fixture {
             .unwrap()
     }
 
+    /// One text of the database.
+    pub(crate) fn text(&self, sql: &'static str) -> String {
+        let snapshot = self.store.db().snapshot().unwrap();
+        snapshot
+            .sql()
+            .prepare_cached(sql)
+            .unwrap()
+            .query_row([], |row| row.get(0))
+            .unwrap()
+    }
+
     /// Every row of the domain and of the shared records, as text: equal before and after a command that changes nothing.
     pub(crate) fn rows(&self) -> String {
         [
