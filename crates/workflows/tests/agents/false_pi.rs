@@ -240,7 +240,7 @@ fn a_descendant_that_keeps_the_pipe_open_is_not_waited_for() {
     let file = home.path().join("pid");
     // In a session of its own, out of reach of the signals to the group.
     let leaves = format!(
-        "setsid sh -c 'echo $$ >{}; sleep 1000' & sleep 0.2; exit 3",
+        "setsid sh -c 'echo $$ >{}; exec sleep 1000' & sleep 0.2; exit 3",
         file.display()
     );
     let failure = failure(&[BEGIN, &leaves]);
@@ -251,6 +251,29 @@ fn a_descendant_that_keeps_the_pipe_open_is_not_waited_for() {
         .status()
         .unwrap();
     assert!(killed.success());
+}
+
+#[test]
+fn what_it_leaves_in_its_group_is_ended() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("pid");
+    let leaves = format!(
+        "sleep 1000 >/dev/null 2>&1 & echo $! >{}; cat >/dev/null",
+        file.display()
+    );
+    let reply = answer(&[BEGIN, ANSWER, END, &leaves]);
+    assert_eq!(reply.receipt["exitCode"], 0);
+    let pid = wait_for_file(&file);
+    wait_until("the rest is gone", || (!is_alive(&pid)).then_some(()));
+}
+
+#[test]
+fn what_is_written_at_the_end_blocks_nobody() {
+    // More records than anybody waits for, written before it exits.
+    let verbose = r#"trap 'yes "{\"type\":\"turn_start\"}" | head -n 100000; exit 5' TERM
+    "#;
+    let failure = failure(&[verbose, "echo lie; while :; do sleep 0.1; done"]);
+    assert_eq!(failure.receipt.unwrap()["exitCode"], 5);
 }
 
 #[test]

@@ -303,3 +303,31 @@ fn write(mut stdin: std::process::ChildStdin, commands: &Receiver<String>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_heard_yet_waits_outside() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "yes | head -n 100000"]);
+        let peer = Peer::spawn(&mut command).unwrap();
+        let mut heard = 0;
+        loop {
+            let waiting = peer.inbox.lock().records.len();
+            assert!(waiting <= WAITING_MAX, "{waiting} records wait");
+            match peer.listen(None) {
+                Heard::Record(record) => {
+                    assert_eq!(record, Record::Whole(b"y".to_vec()));
+                    heard += 1;
+                }
+                Heard::Ended => break,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(heard, 100_000);
+        let end = peer.end(Farewell::Close);
+        assert_eq!(end.ending.unwrap().exit_code, Some(0));
+    }
+}
