@@ -12,6 +12,7 @@ mod control;
 mod crash;
 mod effects;
 mod kinds;
+mod matrix;
 mod owners;
 mod plans;
 mod repeats;
