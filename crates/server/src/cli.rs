@@ -55,6 +55,8 @@ pub(crate) enum Verb {
     Restart(RestartArgs),
     /// Tell why a run stands where it stands.
     Explain(OneRun),
+    /// Show which finished runs could be deleted, and what holds the others; with --apply, delete them.
+    Prune(PruneArgs),
     /// Look after the store.
     #[command(subcommand)]
     State(StateVerb),
@@ -186,6 +188,25 @@ pub(crate) struct RestartArgs {
     /// The revision of the run that you saw.
     #[arg(long, value_name = "REVISION")]
     pub(crate) expect: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Runs that ended before this time: epoch milliseconds, a day (2026-07-01), or an instant in UTC (2026-07-01T12:00:00Z).
+    #[arg(long, value_name = "TIME", conflicts_with = "older_than")]
+    pub(crate) before: Option<String>,
+
+    /// Runs that ended more than so many days ago; 30 unless something else is said.
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) older_than: Option<u32>,
+
+    /// Delete them, after a backup.
+    #[arg(long, requires = "backup")]
+    pub(crate) apply: bool,
+
+    /// The backup that is made before: an absolute path, where nothing is yet.
+    #[arg(long, value_name = "FILE", requires = "apply")]
+    pub(crate) backup: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

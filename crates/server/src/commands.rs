@@ -5,6 +5,7 @@ mod control;
 mod documents;
 mod effects;
 mod prompt;
+mod prune;
 mod run;
 mod runs;
 mod state;
@@ -127,6 +128,7 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::Resume(args) => control::resume(context, args),
         Verb::Cancel(args) => control::cancel(context, args),
         Verb::Restart(args) => control::restart(context, args),
+        Verb::Prune(args) => prune::prune(context, args),
         Verb::State(StateVerb::Status) => state::status(context),
         Verb::State(StateVerb::Doctor) => state::doctor(context),
         Verb::State(StateVerb::Verify(args)) => state::verify(context, args),

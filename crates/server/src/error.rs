@@ -264,7 +264,8 @@ fn of_state(error: &StateError) -> ExitStatus {
         | StateError::LeaseHeld { .. }
         | StateError::ActorDenied { .. }
         | StateError::InvalidTransition { .. }
-        | StateError::Conflict { .. } => ExitStatus::Conflict,
+        | StateError::Conflict { .. }
+        | StateError::SelectionChanged { .. } => ExitStatus::Conflict,
         StateError::NotFound { .. } => ExitStatus::NotFound,
         StateError::Busy { .. } | StateError::InUse { .. } => ExitStatus::Busy,
         StateError::Input { .. }

@@ -117,7 +117,7 @@ pub(super) fn verify(context: &Context, args: &VerifyArgs) -> Result<ExitStatus,
     })
 }
 
-fn tell_report(context: &Context, report: &VerifyReport) {
+pub(super) fn tell_report(context: &Context, report: &VerifyReport) {
     for check in &report.checks {
         let name = serde_json::json!(check.check);
         context.output.line(format!(

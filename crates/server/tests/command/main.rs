@@ -13,6 +13,7 @@ mod effects;
 mod hostile;
 mod interrupts;
 mod process;
+mod prune;
 mod runs;
 mod shapes;
 mod statuses;

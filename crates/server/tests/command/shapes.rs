@@ -32,6 +32,18 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     note("show", &["show", &run]);
     note("restart", &["restart", &run]);
     note("cancel", &["cancel", &home.newest()]);
+    note("prune", &["prune", "--before", "2100-01-01"]);
+    let pruned = home.work().join("pruned.sqlite");
+    let apply = [
+        "prune",
+        "--older-than",
+        "0",
+        "--apply",
+        "--backup",
+        pruned.to_str().unwrap(),
+    ];
+    let deleted = note("prune applied", &apply);
+    assert_eq!(deleted["deleted"]["runs"], 2);
     let mut status = note("state status", &["state", "status"]);
     note("state doctor", &["state", "doctor"]);
     note("state backup", &["state", "backup", backup]);

@@ -22,11 +22,12 @@ use tempfile::TempDir;
 use crate::rows;
 
 /// Commands that only show. Each is run with every set of arguments, and again with `--json`.
-const READS: [&str; 9] = [
+const READS: [&str; 10] = [
     "completions",
     "effects list",
     "explain",
     "list",
+    "prune",
     "schema workflow",
     "show",
     "state backup",
@@ -286,6 +287,9 @@ fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
         "list",
         "list --status waiting",
         "list --limit 1",
+        "prune",
+        "prune --before 2100-01-01",
+        "prune --older-than 0",
         "effects list",
         "effects list --all",
         "effects list --state ambiguous",
