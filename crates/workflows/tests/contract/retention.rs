@@ -1,6 +1,9 @@
 //! Retention: which trees of runs go, what holds the others, and that nothing is ever half deleted.
 
+mod forests;
 mod holds;
+mod kills;
+mod size;
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
