@@ -239,3 +239,47 @@ impl MaintenanceRight {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::records::retention as records;
+    use crate::testing::{TestStore, counter};
+
+    /// What was seen before somebody wrote is not acted on: it is looked at again while nobody can write.
+    #[test]
+    fn what_was_seen_before_a_write_is_looked_at_again() {
+        let store = TestStore::counters().unwrap();
+        counter::create(store.db(), "c").unwrap();
+        for writes in [false, true] {
+            let looks = Cell::new(0);
+            let look = |connection: &Connection| {
+                let seen: i64 =
+                    connection.query_row("SELECT value FROM counters", [], |row| row.get(0))?;
+                looks.set(looks.get() + 1);
+                if writes && looks.get() == 1 {
+                    counter::add(store.db(), "c", 1)?;
+                }
+                Ok(seen)
+            };
+            let work = |cleaning: &Cleaning<'_>, seen: &i64| {
+                records::record_sweep(
+                    &cleaning.sql(super::super::KERNEL),
+                    cleaning.now,
+                    cleaning.now,
+                )?;
+                Ok(End::Commit(*seen))
+            };
+            let seen = store
+                .db()
+                .cleaner()
+                .unwrap()
+                .look_and_transact(look, work)
+                .unwrap();
+            assert_eq!((looks.get(), seen), if writes { (2, 1) } else { (1, 0) });
+            assert!(store.db().last_sweep().unwrap().is_some());
+        }
+    }
+}

@@ -34,6 +34,9 @@ const KEPT: [&str; 7] = [
     "projects",
 ];
 
+/// What retention writes of its own.
+const SWEEPS: &str = "retention_sweeps";
+
 /// What a write connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -161,10 +164,14 @@ fn authorize(
             !function_name.eq_ignore_ascii_case("load_extension")
         }
         AuthAction::Insert { table_name } => {
-            owns(table_name) && (purpose == Purpose::Commands || domain == KERNEL)
+            owns(table_name) && (purpose == Purpose::Commands || table_name == SWEEPS)
         }
         // What happened is never rewritten.
-        AuthAction::Update { table_name, .. } => owns(table_name) && table_name != "events",
+        AuthAction::Update { table_name, .. } => {
+            owns(table_name)
+                && table_name != "events"
+                && (purpose == Purpose::Commands || domain != KERNEL || table_name == SWEEPS)
+        }
         AuthAction::Delete { table_name } => {
             owns(table_name)
                 && (purpose == Purpose::Retention
@@ -180,5 +187,76 @@ fn authorize(
         Authorization::Allow
     } else {
         Authorization::Deny
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Domain, Identity};
+
+    /// Whether each statement may be prepared, in the name of the kernel and of a domain above it.
+    // lint:allow(sql-in-test): tries every statement that the authorizer has to refuse; none is run.
+    fn verdicts(purpose: Purpose) -> Vec<String> {
+        let notes = Domain {
+            ddl: "CREATE TABLE notes (note TEXT) STRICT;",
+            ..Domain::named("notes")
+        };
+        let schema = Schema::compose(Identity::PI_WORKFLOWS, [crate::DOMAIN, notes]).unwrap();
+        let mut connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(schema.ddl()).unwrap();
+        let guard = StatementGuard::install(&mut connection, &schema, purpose).unwrap();
+        [
+            "SELECT * FROM events",
+            "DELETE FROM events",
+            "UPDATE events SET event_type = 'x'",
+            "INSERT INTO events (resource_key) VALUES (1)",
+            "DELETE FROM resources",
+            "UPDATE resources SET revision = 2",
+            "DELETE FROM blobs",
+            "DELETE FROM effect_attempts",
+            "DELETE FROM notes",
+            "UPDATE notes SET note = 'x'",
+            "INSERT INTO notes VALUES ('x')",
+        ]
+        .map(|sql| {
+            let may = |domain| match guard.prepare(&connection, domain, sql) {
+                Ok(_) => "may",
+                Err(StateError::StatementDenied { .. }) => "-",
+                Err(error) => panic!("{error}"),
+            };
+            format!("{:<4}{:<4}{sql}", may(KERNEL), may(KERNEL + 1))
+        })
+        .to_vec()
+    }
+
+    #[test]
+    fn commands_never_delete_history_and_retention_makes_none() {
+        insta::assert_snapshot!(verdicts(Purpose::Commands).join("\n"), @"
+        may may SELECT * FROM events
+        -   -   DELETE FROM events
+        -   -   UPDATE events SET event_type = 'x'
+        may -   INSERT INTO events (resource_key) VALUES (1)
+        -   -   DELETE FROM resources
+        may -   UPDATE resources SET revision = 2
+        -   -   DELETE FROM blobs
+        -   -   DELETE FROM effect_attempts
+        -   may DELETE FROM notes
+        -   may UPDATE notes SET note = 'x'
+        -   may INSERT INTO notes VALUES ('x')
+        ");
+        insta::assert_snapshot!(verdicts(Purpose::Retention).join("\n"), @"
+        may may SELECT * FROM events
+        may -   DELETE FROM events
+        -   -   UPDATE events SET event_type = 'x'
+        -   -   INSERT INTO events (resource_key) VALUES (1)
+        may -   DELETE FROM resources
+        -   -   UPDATE resources SET revision = 2
+        may -   DELETE FROM blobs
+        may -   DELETE FROM effect_attempts
+        -   may DELETE FROM notes
+        -   may UPDATE notes SET note = 'x'
+        -   -   INSERT INTO notes VALUES ('x')
+        ");
     }
 }

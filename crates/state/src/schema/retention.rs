@@ -203,7 +203,7 @@ fn compiles(
     domains: &[Domain],
     owner: &BTreeMap<String, usize>,
 ) -> Result<(), String> {
-    let mut names = BTreeSet::new();
+    let mut taken = BTreeSet::new();
     for (index, domain) in domains.iter().enumerate() {
         let retention = &domain.retention;
         let wrong = |what: &str, error: &dyn std::fmt::Display| {
@@ -235,7 +235,7 @@ fn compiles(
         }
         let named = retention.blockers.iter().map(|blocker| blocker.name);
         for name in named.chain(retention.crossings.iter().map(|crossing| crossing.name)) {
-            if !names.insert(name) {
+            if !taken.insert(name) {
                 return Err(wrong(name, &"two blockers have this name"));
             }
         }

@@ -76,13 +76,16 @@ impl Shape {
     }
 }
 
+/// The shape, the domain of each table, and which column refers to which table.
+type Composition = (Shape, BTreeMap<String, usize>, Vec<Reference>);
+
 /// Runs the domains' DDL in memory, one after the other, and tells which table belongs to which domain, and which column refers to
 /// which table.
 pub(super) fn of_domains(
     domains: &[Domain],
     resource_types: &str,
     effect_types: &str,
-) -> Result<(Shape, BTreeMap<String, usize>, Vec<Reference>), String> {
+) -> Result<Composition, String> {
     let scratch = Connection::open_in_memory().map_err(|error| error.to_string())?;
     let mut owner = BTreeMap::new();
     let mut known = Shape {

@@ -26,6 +26,7 @@ mod permits;
 mod projects;
 mod queue;
 mod restore;
+mod retention;
 mod status;
 mod turnstile;
 mod verify;

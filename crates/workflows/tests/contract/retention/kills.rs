@@ -78,25 +78,25 @@ fn run(store: &Path, task: &str, point: &str) -> bool {
 }
 
 /// A store with three old trees, one of them of two runs, and a young run.
-fn prepared() -> (Fixture, RunId, Vec<String>) {
+fn prepared() -> (Fixture, RunId, [RunId; 2]) {
     let fixture = Fixture::new();
     let scheduler = fixture.scheduler();
-    let mut old = Vec::new();
+    let mut newest = None;
     for number in 0..TREES {
         let run = fixture.workflows.run(&asking(), number).unwrap();
         fixture.workflows.wait(&run, LONG).unwrap();
         let answer = Answer::new(&run, json!(number));
         fixture.workflows.answer(&answer).unwrap();
         fixture.workflows.wait(&run, LONG).unwrap();
-        old.push(run.to_string());
+        newest = Some(run);
     }
     scheduler.stop(LONG);
-    let restarted = fixture.restarted(&RunId::new(&old[0]).unwrap());
+    let parent = newest.unwrap();
+    let restarted = fixture.restarted(&parent);
     fixture.end(&restarted);
-    old.push(restarted.to_string());
     fixture.store.clock().set_wall(LATER);
     let young = fixture.ended(&asking(), "young", json!("young"));
-    (fixture, young, old)
+    (fixture, young, [parent, restarted])
 }
 
 /// A copy of a store, in a directory of its own.
@@ -119,7 +119,7 @@ fn runs(db: &Database) -> BTreeSet<String> {
 
 /// Kills the task at each time of each point until it comes to its end, and looks at what is left each time.
 fn kill_everywhere(task: &str, transactions: usize, look: impl Fn(&Database, &BTreeSet<String>)) {
-    let (fixture, young, old) = prepared();
+    let (fixture, young, [parent, child]) = prepared();
     let young_alone: BTreeSet<String> = [young.to_string()].into();
     let directory = tempfile::tempdir().unwrap();
     let mut killed = 0;
@@ -133,8 +133,12 @@ fn kill_everywhere(task: &str, transactions: usize, look: impl Fn(&Database, &BT
             assert!(report.is_clean(), "{place}: {report:?}");
             let left = runs(&db);
             assert!(left.contains(young.as_str()), "{place}");
-            // A tree goes whole: the first one has two runs.
-            assert_eq!(left.contains(&old[0]), left.contains(&old[3]), "{place}");
+            // A tree goes whole: one has two runs.
+            assert_eq!(
+                left.contains(parent.as_str()),
+                left.contains(child.as_str()),
+                "{place}"
+            );
             if ended {
                 assert_eq!(left, young_alone, "{place}");
                 break;
