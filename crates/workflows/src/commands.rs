@@ -11,11 +11,13 @@ mod advance;
 mod answer;
 mod claim;
 mod control;
+mod follow_ups;
 mod park;
 mod restart;
 mod settings;
 mod start;
 mod terminal;
+mod update;
 
 use holdpoint_state::{Change, Operation, Payload, StateError};
 
@@ -28,10 +30,15 @@ pub use advance::{
 pub use answer::{Answer, Answered, answer, settle};
 pub use claim::{Claimed, Claiming, Plan, claim};
 pub use control::{Control, ForeignClaim, Paused, cancel, pause, resume};
+pub use follow_ups::{
+    PROMPT_LIMIT_BYTES, QueueFollowUp, QueuedFollowUp, RemoveFollowUp, queue_follow_up,
+    remove_follow_up,
+};
 pub use park::{Ask, doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
 pub use restart::{Restart, restart};
 pub use settings::{SettingsBinding, SettingsChange, SettingsChanged, change_settings};
 pub use start::{Start, start};
+pub use update::{Published, SessionUpdate, publish, publish_from_session};
 
 /// The touches that one command makes of its run, in order. The last one is the command's own.
 #[derive(Default)]

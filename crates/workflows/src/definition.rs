@@ -48,8 +48,8 @@ pub use error::{DefinitionError, RESERVED_NAMES};
 pub(crate) use node::OWN_NODE_TYPES;
 pub use node::{
     Action, ActionExecution, Checkpoint, CommandFunction, Compute, DEFAULT_TIMEOUT_MS,
-    EffectRequest, EffectSpec, Node, NodeKind, ParseFunction, RESOLVE_LIMIT_MS, Recovery,
-    ShellAction, TimeBudget, Timeout, TimeoutFunction, ValueFunction,
+    EffectRequest, EffectSpec, Node, NodeKind, ParseFunction, ParseLineFunction, RESOLVE_LIMIT_MS,
+    Recovery, ShellAction, ShellUpdates, TimeBudget, Timeout, TimeoutFunction, ValueFunction,
 };
 pub use source::{SourceError, SourceIdentity};
 

@@ -12,6 +12,7 @@ mod facts;
 mod host;
 mod node;
 mod plan;
+mod publish;
 mod runner;
 
 pub(crate) use active::{ActiveRuns, Stop};

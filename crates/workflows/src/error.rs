@@ -63,6 +63,20 @@ pub enum WorkflowError {
         /// Why.
         error: ChangeError,
     },
+    /// No such follow-up.
+    #[error("follow-up {follow_up} does not exist")]
+    NoFollowUp {
+        /// The id that was asked for.
+        follow_up: String,
+    },
+    /// It is somebody else's.
+    #[error("{what}: {problem}")]
+    Denied {
+        /// What the caller wanted to change.
+        what: String,
+        /// Who may.
+        problem: String,
+    },
     /// No definition of that name is known to this program.
     #[error("no workflow named {name:?} is known here; register it or name a file")]
     NoWorkflow {
@@ -96,6 +110,14 @@ pub enum WorkflowError {
         /// Whether it is paused.
         paused: bool,
         /// Why the command is refused, and what to do.
+        problem: String,
+    },
+    /// An attempt published too many updates, or too fast. The text says which. Publish fewer, or wait.
+    #[error("run {run}: {problem}")]
+    Limit {
+        /// The run.
+        run: String,
+        /// Which limit, and what to do.
         problem: String,
     },
     /// A proposal of a runner does not follow from what is committed. A correct runner never sees it.
@@ -138,7 +160,10 @@ impl WorkflowError {
             Self::NoRun { .. }
             | Self::NoRequest { .. }
             | Self::NoSettings { .. }
+            | Self::NoFollowUp { .. }
             | Self::NoWorkflow { .. } => "notFound",
+            Self::Denied { .. } => "denied",
+            Self::Limit { .. } => "limit",
             Self::StaleSettings { .. } => "staleRevision",
             Self::SettingsRefused { .. } => "settingsRefused",
             Self::Conflict { .. } => "conflict",
@@ -157,6 +182,7 @@ impl WorkflowError {
             | Self::NoSettings { run, .. }
             | Self::Rejected { run, .. }
             | Self::Transition { run, .. }
+            | Self::Limit { run, .. }
             | Self::SourceChanged { run, .. } => Some(Resource::new("run", run.as_str())),
             Self::StaleSettings { scope, .. } | Self::SettingsRefused { scope, .. } => {
                 Some(Resource::new("settings", scope.as_str()))
@@ -168,8 +194,10 @@ impl WorkflowError {
                 | StateError::Conflict { resource, .. }
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
+            Self::NoFollowUp { follow_up } => Some(Resource::new("follow_up", follow_up.as_str())),
             Self::State(_)
             | Self::Domain(_)
+            | Self::Denied { .. }
             | Self::Definition(_)
             | Self::Source(_)
             | Self::NoWorkflow { .. }

@@ -57,6 +57,7 @@
 //! - [`routing`]: what follows a finished node. Pure.
 //! - [`settings`]: the live settings of a run: patches, who may change what, and the workflow's own checks.
 //! - [`shell`]: runs one command of a shell action in its own process group.
+//! - [`updates`]: progress that attempts publish, the convention for it, and when work will be done.
 //! - [`agents`]: who executes agent steps without an origin session.
 //! - [`mod@file`]: workflow files, their positions, expressions and JSON Schema.
 //!
@@ -89,6 +90,7 @@ pub mod file;
 pub mod routing;
 pub mod settings;
 pub mod shell;
+pub mod updates;
 
 pub mod agents;
 
@@ -119,7 +121,7 @@ pub use workflows::Workflows;
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].
 pub const DOMAIN: Domain = Domain {
     ddl: include_str!("schema.sql"),
-    resource_types: &["run", "settings"],
+    resource_types: &["run", "settings", "follow_up"],
     operations: operations::ALL,
     invariants: verify::INVARIANTS,
     retention: retention::RETENTION,

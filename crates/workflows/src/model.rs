@@ -265,6 +265,18 @@ words! {
 }
 
 words! {
+    /// Where a follow-up stands. That it was sent is a fact of its message.
+    pub enum FollowUpStatus {
+        /// It will be shown when the run has completed.
+        Queued = "queued",
+        /// Somebody took it back.
+        Removed = "removed",
+        /// The run ended in another way.
+        Cancelled = "cancelled",
+    }
+}
+
+words! {
     /// Why a run is parked although nobody paused it and no answer is missing: `run_queue.error_code`.
     pub enum ParkCode {
         /// The source is no longer the one that the run was started with.

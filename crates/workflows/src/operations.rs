@@ -104,6 +104,10 @@ operations! {
         "Accepts the answer of a checkpoint; the run becomes eligible, nothing is launched by it.";
     SETTLE = "run.settle_request", "interaction_submitted", &[Session, Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["running", "waiting"] => &["running", "waiting"],
         "Accepts the answer that the domain of a node's kind gives to the attempt that it parked, inside that domain's own command.";
+    PUBLISH = "run.publish_update", "update_published", RUNNERS, RequiredUnrenewed, &["running"] => &["running"],
+        "Keeps an update of the attempt that the runner executes.";
+    PUBLISH_FROM_SESSION = "run.update_interaction", "update_published", &[Session, Human, Control], NotRequired, &["waiting"] => &["waiting"],
+        "Keeps an update of the attempt that waits for its origin session; the attempt stays open.";
     ACCEPT_DEFINITION = "run.accept_definition", "run.definition_accepted", &[Human, Control], NotRequired, OPEN => OPEN,
         "Pins a parked run to a changed definition, because a person looked at the difference.";
     @"settings"
@@ -111,4 +115,11 @@ operations! {
         "Makes a settings scope, in the transaction in which its run begins or enters the include.";
     CHANGE_SETTINGS = "settings.change", "settings.changed", ActorKind::ALL, NotRequired, &[] => &[],
         "Changes live settings by a patch; who may change what is a matter of the workflow's path rules.";
+    @"follow_up"
+    QUEUE_FOLLOW_UP = "follow-up.queue", "follow-up.queued", &[Session, Human, Channel, Control], NotRequired, &["none"] => &["queued"],
+        "Queues a prompt for the origin session of a run that goes on.";
+    REMOVE_FOLLOW_UP = "follow-up.remove", "follow-up.removed", &[Session, Human, Channel, Control], NotRequired, &["queued"] => &["removed"],
+        "Takes a prompt back before its session shows it.";
+    CANCEL_FOLLOW_UP = "follow-up.cancel", "follow-up.cancelled", &[Session, Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["queued"] => &["cancelled"],
+        "Gives a prompt up because its run is over without having completed; inside the command that ends the run.";
 }

@@ -181,7 +181,8 @@ CREATE TABLE attempt_active_intervals (
 -- For store::intervals: at most one stretch of an attempt is open.
 CREATE UNIQUE INDEX attempt_active_intervals_one_open ON attempt_active_intervals (attempt_key) WHERE ended_at IS NULL;
 
--- Keyed, replaceable progress that an attempt published. The current value of (type, key) is the one with the highest sequence.
+-- Keyed, replaceable progress that an attempt published. The current value of (type, key) is the one with the highest sequence. What
+-- limits an attempt is in its last row, so that no update has to count those before it.
 CREATE TABLE workflow_updates (
     attempt_key INTEGER NOT NULL REFERENCES node_attempts (attempt_key),
     update_seq INTEGER NOT NULL CHECK (update_seq > 0),
@@ -193,6 +194,10 @@ CREATE TABLE workflow_updates (
     update_key TEXT NOT NULL CHECK (update_key <> ''),
     data_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
     recorded_at INTEGER NOT NULL,
+    -- How many pairs of type and key have a value, from this update on.
+    pair_count INTEGER NOT NULL CHECK (pair_count BETWEEN 1 AND 1024),
+    -- When the attempt may publish a whole burst again.
+    rested_at INTEGER NOT NULL,
     PRIMARY KEY (attempt_key, update_seq)
 ) STRICT, WITHOUT ROWID;
 -- For views::updates and the limit of current pairs.

@@ -4,13 +4,15 @@
 //! command may run (its managed effect, the engine), time budgets (the engine raises the signal).
 
 mod command;
+mod lines;
 mod output;
 mod process;
 
 pub use command::{
     DEFAULT_MAX_OUTPUT_CHARS, ShellActionType, ShellCommand, ShellReceipt, ShellResult,
 };
-pub use process::{ShellFailure, ShellRun, run};
+pub use lines::{LINE_LIMIT_BYTES, Stream, Streams, TakeLine};
+pub use process::{ShellFailure, ShellRun, run, run_reading_lines};
 
 // Executors of agents talk with a process while it runs, and end it by the same rules.
 pub(crate) use output::Captured;

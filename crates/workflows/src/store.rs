@@ -4,9 +4,11 @@
 //! Not here: whether a change is right (`commands`, `model`), reading for people (`views`), the clock, other I/O.
 
 pub(crate) mod attempts;
+pub(crate) mod follow_ups;
 pub(crate) mod messages;
 pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod settings;
+pub(crate) mod updates;

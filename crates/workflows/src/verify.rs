@@ -72,6 +72,27 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
                  WHERE s.run_key = r.resource_key AND (a.run_key <> s.run_key OR a.finished_at IS NULL))",
     },
     Invariant {
+        name: "updateCounts",
+        summary: "The updates of an attempt are numbered from 1 without a gap, and each says how many pairs of type and key had a \
+                  value with it.",
+        violations: "SELECT r.run_id FROM workflow_updates u JOIN node_attempts a ON a.attempt_key = u.attempt_key
+             JOIN runs r ON r.resource_key = a.run_key
+             GROUP BY u.attempt_key
+             HAVING count(*) <> max(u.update_seq) OR max(u.pair_count) <> count(DISTINCT u.update_type || ' ' || u.update_key)
+                 OR min(u.run_revision) < 1 OR count(DISTINCT u.run_revision) <> count(*)",
+    },
+    Invariant {
+        name: "followUps",
+        summary: "A follow-up is queued only for a run that goes on or completed; each has the one message of its session, which is \
+                  not to be shown any more once it is removed or cancelled.",
+        violations: "SELECT r.run_id FROM workflow_follow_ups f JOIN runs r ON r.resource_key = f.run_key
+             WHERE (f.status = 'queued' AND r.finished_at IS NOT NULL AND r.status <> 'completed')
+                 OR 1 <> (SELECT count(*) FROM workflow_messages m WHERE m.source_id = f.follow_up_id AND m.kind = 'followUp'
+                     AND m.run_key = f.run_key AND m.target_session_id = f.target_session_id)
+                 OR (f.status <> 'queued' AND EXISTS (SELECT 1 FROM workflow_messages m
+                     WHERE m.source_id = f.follow_up_id AND m.kind = 'followUp' AND m.status = 'pending'))",
+    },
+    Invariant {
         name: "pausedIsParked",
         summary: "Nobody holds a paused run: it is parked and its lease is free or expired.",
         violations: "SELECT r.run_id FROM runs r JOIN run_queue q ON q.run_key = r.resource_key

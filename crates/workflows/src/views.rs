@@ -5,13 +5,16 @@
 mod display;
 mod due;
 mod explain;
+mod follow_ups;
 mod list;
 mod run;
 mod settings;
+mod updates;
 
 pub use display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
 pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
+pub use follow_ups::{FollowUpDisplay, FollowUpView, follow_ups};
 pub use list::{Filter, Page, RunSummary, list};
 pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
 pub use run::{
@@ -20,6 +23,7 @@ pub use run::{
 };
 pub(crate) use settings::{ScopeToChange, document, present_settings, scope_to_change};
 pub use settings::{SettingsChangeView, SettingsHistory, SettingsView, settings, settings_history};
+pub use updates::{ProgressView, UpdateView, current_progress, update_history, updates};
 
 use holdpoint_state::sql::Row;
 use serde_json::Value;

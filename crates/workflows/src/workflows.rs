@@ -2,6 +2,8 @@
 //!
 //! Not here: rules. Each verb is one of `commands` or `views`; this room only passes on what happened.
 
+mod records;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -83,6 +83,7 @@ pub(super) fn end(
         let receipt = change.put_blob(&Payload::text(format!("the run ended {status}"))?)?;
         store::requests::reject_validating(change, Some(receipt))?;
         store::requests::cancel_open(change)?;
+        super::follow_ups::cancel_queued(change, &format!("the run ended {status}"))?;
     }
     let code = match status {
         TerminalStatus::Completed => None,

@@ -17,13 +17,14 @@ use super::compose::Library;
 use super::context::{Context, NodeContext, NodeError};
 use super::edge::{EdgeDraft, TargetDraft};
 use super::node::{
-    Action, ActionExecution, Checkpoint, Compute, EffectSpec, NodeKind, ShellAction, TimeBudget,
-    Timeout,
+    Action, ActionExecution, Checkpoint, Compute, EffectSpec, NodeKind, ParseLineFunction,
+    ShellAction, ShellUpdates, TimeBudget, Timeout,
 };
 use super::value::to_value;
 use super::{Definition, DefinitionError, Draft, NodeDraft, Title};
 use crate::settings::{Settings, SettingsError};
-use crate::shell::{ShellCommand, ShellResult};
+use crate::shell::{ShellCommand, ShellResult, Stream, Streams};
+use crate::updates::Update;
 
 /// Builds a [`Definition`] whose functions read the input as `I`.
 ///
@@ -242,7 +243,11 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         exec: impl Fn(&Context<'_, I>) -> Result<ShellCommand, NodeError> + Send + Sync + 'static,
     ) -> Self {
         let exec = Arc::new(move |node: &NodeContext<'_>| exec(&Context::new(node)?));
-        let execution = ActionExecution::Shell(ShellAction { exec, parse: None });
+        let execution = ActionExecution::Shell(ShellAction {
+            exec,
+            parse: None,
+            updates: None,
+        });
         self.node(id, NodeKind::Action(Action { execution, effect }))
     }
 
@@ -381,6 +386,37 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
                 shell.parse = Some(Arc::new(move |node, result| {
                     Ok(to_value(&parse(&Context::new(node)?, result)?)?)
                 }));
+                Some(())
+            }
+            _ => None,
+        })
+    }
+
+    /// Makes updates of the lines that the command added last writes to some of its streams, while it runs. A line has at most 64 KiB
+    /// of UTF-8. When the function fails, or an update is refused, the command is stopped and the node fails.
+    #[must_use]
+    pub fn updates<U: IntoIterator<Item = Update>>(
+        self,
+        streams: Streams,
+        parse_line: impl Fn(&Context<'_, I>, Stream, &str) -> Result<U, NodeError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        self.of_last("updates", |node| match &mut node.kind {
+            NodeKind::Action(Action {
+                execution: ActionExecution::Shell(shell),
+                ..
+            }) => {
+                let parse_line: ParseLineFunction = Arc::new(move |node, stream, line| {
+                    Ok(parse_line(&Context::new(node)?, stream, line)?
+                        .into_iter()
+                        .collect())
+                });
+                shell.updates = Some(ShellUpdates {
+                    streams,
+                    parse_line,
+                });
                 Some(())
             }
             _ => None,

@@ -7,12 +7,14 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::cancellation::{CancellationSignal, StopReason};
 use crate::id::{AttemptId, NodeId, RunId};
 use crate::routing::{NodeOutcome, NodeResult};
+use crate::updates::{OVERALL, Progress, Publisher, Update, progress, refused};
 
 /// The facts that one attempt of a node starts from.
 #[derive(Debug, Clone)]
@@ -42,9 +44,39 @@ pub struct NodeContext<'a> {
     /// It stays the same when the action has to run again, so a provider can use it as its own
     /// idempotency key.
     pub effect_id: Option<&'a str>,
+    /// Where updates of this attempt go.
+    pub publisher: Publisher,
 }
 
 impl NodeContext<'_> {
+    /// Publishes an update: a full replacement of the value that `update_type` and `key` had in this attempt. It is durable when this
+    /// returns, and it was copied: what becomes of `data` later changes nothing.
+    ///
+    /// At most 20 in a second, with 100 at once after a rest, and 1,024 pairs of type and key.
+    ///
+    /// # Errors
+    ///
+    /// It was refused: its form, a limit, or the attempt is not the present one any more. Nothing of it is stored; the node may go on.
+    pub fn publish<T: Serialize + ?Sized>(
+        &self,
+        update_type: &str,
+        key: &str,
+        data: &T,
+    ) -> Result<(), NodeError> {
+        let update =
+            Update::new(update_type, key, data).map_err(|error| refused(error.to_string()))?;
+        self.publisher.publish(update)
+    }
+
+    /// Publishes how far the whole work of this attempt is.
+    ///
+    /// # Errors
+    ///
+    /// As [`NodeContext::publish`].
+    pub fn report(&self, progress: &Progress) -> Result<(), NodeError> {
+        self.publish(progress::TYPE, OVERALL, progress)
+    }
+
     /// Reads the latest output of a node as a Rust value.
     ///
     /// # Errors

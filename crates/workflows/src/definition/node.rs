@@ -12,7 +12,8 @@ use super::compose::IncludeTransition;
 use super::context::{NodeContext, NodeError};
 use super::custom::CustomNode;
 use crate::id::NodeId;
-use crate::shell::{ShellCommand, ShellResult};
+use crate::shell::{ShellCommand, ShellResult, Stream, Streams};
+use crate::updates::Update;
 
 /// The time budget of a node that does not say one: 15 minutes.
 pub const DEFAULT_TIMEOUT_MS: f64 = 15.0 * 60.0 * 1000.0;
@@ -147,7 +148,22 @@ pub struct ShellAction {
     pub exec: CommandFunction,
     /// Makes the node's output; without it the output is the [`ShellResult`] as JSON.
     pub parse: Option<ParseFunction>,
+    /// Makes updates of what it writes, while it runs.
+    pub updates: Option<ShellUpdates>,
 }
+
+/// How the output of a command becomes updates.
+#[derive(Clone)]
+pub struct ShellUpdates {
+    /// The streams that are read, line by line.
+    pub streams: Streams,
+    /// Makes the updates of one line. An error stops the command and fails the node, and so does an update that is refused.
+    pub parse_line: ParseLineFunction,
+}
+
+/// A function that makes updates of one line of a stream.
+pub type ParseLineFunction =
+    Arc<dyn Fn(&NodeContext<'_>, Stream, &str) -> Result<Vec<Update>, NodeError> + Send + Sync>;
 
 /// Waits until somebody answers; the accepted answer is the output.
 #[derive(Clone, Default)]

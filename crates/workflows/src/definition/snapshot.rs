@@ -193,6 +193,13 @@ fn node(node: &Node) -> Value {
         NodeKind::Custom(custom) => put("declared", custom.snapshot()),
         NodeKind::Action(action) => {
             put("actionExecution", action.execution.action_type().into());
+            if let super::ActionExecution::Shell(super::ShellAction {
+                updates: Some(updates),
+                ..
+            }) = &action.execution
+            {
+                put("updates", json!({ "streams": updates.streams }));
+            }
             put(
                 "effect",
                 json!({ "type": action.effect.effect_type, "recovery": action.effect.recovery.as_str() }),

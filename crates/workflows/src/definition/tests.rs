@@ -396,6 +396,7 @@ fn edge_27_outputs_survive_json_or_fail() {
         let (outputs, results) = (BTreeMap::new(), BTreeMap::new());
         let node_id: NodeId = "n".parse().unwrap();
         let context = NodeContext {
+            publisher: crate::updates::Publisher::default(),
             run_id: &run_id,
             node_id: &node_id,
             visit: 1,

@@ -115,6 +115,9 @@ impl<H: Host> Drive<'_, H> {
                     facts: &facts,
                     source: &source,
                     agents: self.agents,
+                    publisher: self
+                        .host
+                        .publisher(&current.attempt.attempt_id, source.signal()),
                 }
                 .run(executor, self.deadlines)?,
             };

@@ -15,6 +15,7 @@ use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId, RunId};
 use crate::model::ExecutionMode;
 use crate::routing::{self, NodeOutcome, NodeResult};
+use crate::updates::Publisher;
 use crate::views::{self, LoadedRun};
 
 /// Where the documents of live settings are read from.
@@ -197,6 +198,7 @@ impl Facts {
                 .map(|(_, document)| &**document),
             cancellation,
             effect_id,
+            publisher: Publisher::default(),
         }
     }
 

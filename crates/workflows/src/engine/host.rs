@@ -3,6 +3,7 @@
 //! Threads of the host propose to the database directly ([`Direct`]); a worker process proposes over its channel. Either way every
 //! proposal is checked against committed facts by the same commands. Not here: deciding what is proposed (`drive`).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use holdpoint_state::{Database, StateError};
 
 use super::active::{ActiveRun, Stop};
 use super::facts::Documents;
+use super::publish::publisher;
 use crate::commands::{self, Advanced, Ask, FinishedAttempt, Move, NewAttempt, Plan};
 use crate::definition::{CancellationSignal, CancellationSource, Definition, NodeError};
 use crate::error::WorkflowError;
 use crate::id::AttemptId;
+use crate::updates::Publisher;
 
 /// How long a receipt waits before it is committed again, first and at most.
 const INSIST_FIRST: Duration = Duration::from_millis(50);
@@ -34,6 +37,9 @@ pub(super) trait Host {
 
     /// The signal of the node that begins now.
     fn begin_node(&self) -> CancellationSource;
+
+    /// Where the updates of an attempt go. It may be used, and refuses, after the attempt is over.
+    fn publisher(&self, attempt: &AttemptId, signal: CancellationSignal) -> Publisher;
 
     /// Why the run is stopped, if it is.
     fn stopped(&self) -> Option<Stop>;
@@ -65,7 +71,7 @@ pub(super) trait Host {
 /// The host of runs that are executed on its own threads.
 pub(super) struct Direct<'a> {
     pub(super) db: &'a Database,
-    pub(super) active: &'a ActiveRun,
+    pub(super) active: &'a Arc<ActiveRun>,
     pub(super) draining: &'a AtomicBool,
 }
 
@@ -76,6 +82,10 @@ impl Host for Direct<'_> {
 
     fn begin_node(&self) -> CancellationSource {
         self.active.begin_node()
+    }
+
+    fn publisher(&self, attempt: &AttemptId, signal: CancellationSignal) -> Publisher {
+        publisher(self.db, self.active, attempt, signal)
     }
 
     fn stopped(&self) -> Option<Stop> {

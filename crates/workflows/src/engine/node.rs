@@ -1,5 +1,6 @@
 //! Runs one node under its time budget, and says how it ended. Writes nothing.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,13 @@ use crate::agents::{AgentExecutor, AgentFailure, AgentReply, AgentRequest, extra
 use crate::commands::{Ask, NewAttempt};
 use crate::definition::{
     ActionExecution, Agent, CancellationSource, Checkpoint, CustomNode, ExpectedOutput, Node,
-    NodeError, NodeKind, NodeStep, NotificationKind, Notify, ShellAction, TextFunction, TimeBudget,
-    ValueFunction,
+    NodeError, NodeKind, NodeStep, NotificationKind, Notify, ParseLineFunction, ShellAction,
+    TextFunction, TimeBudget, ValueFunction,
 };
 use crate::error::WorkflowError;
 use crate::model::{ExecutionMode, RequestKind};
 use crate::shell;
+use crate::updates::Publisher;
 
 /// How long a node may go on after its signal was raised.
 const GRACE: Duration = Duration::from_secs(2);
@@ -83,6 +85,8 @@ pub(super) struct NodeRun<'a> {
     pub(super) source: &'a CancellationSource,
     /// Who executes the agents of headless runs.
     pub(super) agents: Option<&'a Arc<dyn AgentExecutor>>,
+    /// Where its updates go.
+    pub(super) publisher: Publisher,
 }
 
 impl NodeRun<'_> {
@@ -193,8 +197,8 @@ impl NodeRun<'_> {
         let scene = self.scene();
         let ran = executor.run(&self.source.signal(), SHELL_GRACE, move || {
             let context = scene.context();
-            let publish = |_: &str, _: &str, _: Value| {
-                Err(NodeError::new("progress of a headless agent is not kept"))
+            let publish = |update_type: &str, key: &str, data: Value| {
+                context.publish(update_type, key, &data)
             };
             match agents.execute(&request, &context.cancellation, &publish) {
                 Err(AgentFailure { error, receipt }) => Ended::Error { error, receipt },
@@ -332,14 +336,20 @@ impl NodeRun<'_> {
 
     fn shell(&self, executor: &mut Executor, action: &ShellAction) -> Result<Ended, WorkflowError> {
         let action = action.clone();
-        let scene = self.scene();
+        let scene = Arc::new(self.scene());
         let ran = executor.run(&self.source.signal(), SHELL_GRACE, move || {
             let context = scene.context();
             let command = match (action.exec)(&context) {
                 Ok(command) => command,
                 Err(error) => return Ended::error(error),
             };
-            let run = shell::run(&command, &context.cancellation);
+            let run = match &action.updates {
+                None => shell::run(&command, &context.cancellation),
+                Some(updates) => {
+                    let take = publish_lines(Arc::clone(&scene), &updates.parse_line);
+                    shell::run_reading_lines(&command, &context.cancellation, updates.streams, take)
+                }
+            };
             let receipt = serde_json::to_value(&run.receipt).ok();
             let value = run
                 .result
@@ -366,8 +376,24 @@ impl NodeRun<'_> {
             attempt: self.attempt.clone(),
             signal: self.source.signal(),
             effect_id,
+            publisher: self.publisher.clone(),
         }
     }
+}
+
+/// Takes the lines of a command: each is made updates of by the author's function, and those are published.
+fn publish_lines(scene: Arc<Scene>, parse_line: &ParseLineFunction) -> shell::TakeLine {
+    let parse_line = Arc::clone(parse_line);
+    Arc::new(move |stream, line| {
+        let context = scene.context();
+        // Lines are read on a thread of the command, where nobody else would see the panic.
+        let parsed = catch_unwind(AssertUnwindSafe(|| parse_line(&context, stream, line)))
+            .map_err(|panic| NodeError::named("Panic", super::panic_text(&*panic)))?;
+        for update in parsed? {
+            context.publisher.publish(update)?;
+        }
+        Ok(())
+    })
 }
 
 fn of_ran(ran: Ran<Ended>) -> Ended {
@@ -384,16 +410,19 @@ struct Scene {
     attempt: NewAttempt,
     signal: crate::definition::CancellationSignal,
     effect_id: Option<String>,
+    publisher: Publisher,
 }
 
 impl Scene {
     fn context(&self) -> crate::definition::NodeContext<'_> {
-        self.facts.context(
+        let mut context = self.facts.context(
             (&self.attempt.node_id, &self.attempt.attempt_id),
             self.attempt.visit,
             self.signal.clone(),
             self.effect_id.as_deref(),
-        )
+        );
+        context.publisher = self.publisher.clone();
+        context
     }
 }
 

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::read::Marked;
 use crate::definition::Recovery;
+use crate::shell::Stream;
 
 /// A workflow: a graph of nodes and routes that a run follows from `startAt`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -176,8 +177,27 @@ pub(super) struct ShellDocument {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Option<Template>")]
     pub(super) parse: Option<Template>,
+    /// Makes updates of what it writes, while it runs.
+    #[serde(default)]
+    pub(super) updates: Option<UpdatesDocument>,
     /// The managed effect.
     pub(super) effect: EffectDocument,
+}
+
+/// How the output of a command becomes updates.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with parseLine and streams"
+)]
+pub(super) struct UpdatesDocument {
+    /// Makes the updates of one line. An expression sees `{line, stream}` as `.`; it gives null for none, `{type, key, data}` for
+    /// one, or a list of those.
+    pub(super) parse_line: Template,
+    /// The streams that are read.
+    #[schemars(length(min = 1, max = 2), extend("uniqueItems" = true))]
+    pub(super) streams: Vec<Stream>,
 }
 
 /// Writes one file.

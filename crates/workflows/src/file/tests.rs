@@ -70,6 +70,7 @@ impl<'d> Trial<'d> {
             AttemptId::new("attempt-1").unwrap(),
         );
         let context = NodeContext {
+            publisher: crate::updates::Publisher::default(),
             run_id: &run_id,
             node_id: id,
             visit: routing::visit_number(id, &self.steps),
@@ -385,6 +386,7 @@ nodes:
     let node = definition.node(&id).unwrap();
     let (run_id, attempt_id) = (RunId::new("r").unwrap(), AttemptId::new("a").unwrap());
     let context = NodeContext {
+        publisher: crate::updates::Publisher::default(),
         run_id: &run_id,
         node_id: &id,
         visit: 1,

@@ -19,7 +19,17 @@ struct Kept {
 impl Captured {
     /// Reads `stream` to its end. The first bytes are kept: enough of them for `max_chars`
     /// characters, of which UTF-8 needs at most four each.
-    pub(crate) fn drain(&self, mut stream: impl Read, max_chars: usize) {
+    pub(crate) fn drain(&self, stream: impl Read, max_chars: usize) {
+        self.drain_seen(stream, max_chars, |_| {});
+    }
+
+    /// The same; `seen` gets all bytes, as they come.
+    pub(super) fn drain_seen(
+        &self,
+        mut stream: impl Read,
+        max_chars: usize,
+        mut seen: impl FnMut(&[u8]),
+    ) {
         let max_bytes = max_chars.saturating_mul(4);
         let mut chunk = [0_u8; 16 * 1024];
         loop {
@@ -30,6 +40,7 @@ impl Captured {
                 // The pipe broke: what came until now is what there is.
                 Err(_) => return,
             };
+            seen(chunk.get(..read).unwrap_or_default());
             let mut kept = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
             let room = max_bytes.saturating_sub(kept.bytes.len()).min(read);
             kept.bytes.extend(chunk.iter().take(room));

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::command::{ShellActionType, ShellCommand, ShellReceipt, ShellResult};
+use super::lines::{LineReader, Lines, Stream, Streams, TakeLine};
 use super::output::Captured;
 use crate::definition::{CancellationSignal, NodeError, StopReason};
 
@@ -65,6 +66,14 @@ pub enum ShellFailure {
         /// Who stopped it.
         reason: StopReason,
     },
+    /// A line of its output was refused, and the command and everything in its group was stopped.
+    #[error("command {command:?} was stopped: {error}")]
+    Line {
+        /// The program.
+        command: String,
+        /// What was wrong with the line.
+        error: NodeError,
+    },
     /// Its end could not be observed.
     #[error("command {command:?} could not be waited for: {error}")]
     Wait {
@@ -88,6 +97,7 @@ impl ShellFailure {
     pub fn into_node_error(self) -> NodeError {
         match &self {
             Self::Stopped { reason, .. } => NodeError::stopped(*reason),
+            Self::Line { error, .. } => error.clone(),
             Self::Spawn { .. } => NodeError::named("SpawnError", self.to_string()),
             Self::Exit { .. } => NodeError::named("CommandFailed", self.to_string()),
             Self::Wait { .. } => NodeError::named("WaitError", self.to_string()),
@@ -96,6 +106,7 @@ impl ShellFailure {
 }
 
 enum Event {
+    LineRefused(NodeError),
     LeaderExited(Result<Ending, io::Error>),
     StreamClosed,
     Stop(StopReason),
@@ -110,6 +121,27 @@ pub(crate) struct Ending {
 
 /// Runs a command until it ends or the signal stops it. Blocks.
 pub fn run(command: &ShellCommand, cancellation: &CancellationSignal) -> ShellRun {
+    run_with(command, cancellation, None)
+}
+
+/// The same, with a function that takes each line of some streams while the command runs; one that it refuses stops the command, and
+/// so does one that is too long or no UTF-8.
+///
+/// The function is called on the thread that reads the stream: a command that writes faster than lines are taken waits.
+pub fn run_reading_lines(
+    command: &ShellCommand,
+    cancellation: &CancellationSignal,
+    streams: Streams,
+    take: TakeLine,
+) -> ShellRun {
+    run_with(command, cancellation, Some(&Lines { streams, take }))
+}
+
+fn run_with(
+    command: &ShellCommand,
+    cancellation: &CancellationSignal,
+    lines: Option<&Lines>,
+) -> ShellRun {
     let began = now();
     let mut receipt = ShellReceipt {
         action_type: ShellActionType::Shell,
@@ -120,7 +152,7 @@ pub fn run(command: &ShellCommand, cancellation: &CancellationSignal) -> ShellRu
         signal: None,
         duration_ms: 0,
     };
-    let result = supervise(command, cancellation, &mut receipt);
+    let result = supervise(command, cancellation, lines, &mut receipt);
     receipt.duration_ms = millis(now().duration_since(began));
     let result = result.map(|mut result| {
         result.duration_ms = receipt.duration_ms;
@@ -132,6 +164,7 @@ pub fn run(command: &ShellCommand, cancellation: &CancellationSignal) -> ShellRu
 fn supervise(
     command: &ShellCommand,
     cancellation: &CancellationSignal,
+    lines: Option<&Lines>,
     receipt: &mut ShellReceipt,
 ) -> Result<ShellResult, ShellFailure> {
     let program = || command.command.clone();
@@ -150,8 +183,20 @@ fn supervise(
 
     feed(child.stdin.take(), command.stdin.clone());
     let (sender, events) = mpsc::channel();
-    let stdout = capture(child.stdout.take(), command.max_output_chars, &sender);
-    let stderr = capture(child.stderr.take(), command.max_output_chars, &sender);
+    let reader = |stream| lines.and_then(|lines| lines.reader(stream));
+    let max_chars = command.max_output_chars;
+    let stdout = capture(
+        child.stdout.take(),
+        max_chars,
+        reader(Stream::Stdout),
+        &sender,
+    );
+    let stderr = capture(
+        child.stderr.take(),
+        max_chars,
+        reader(Stream::Stderr),
+        &sender,
+    );
     let exited = sender.clone();
     std::thread::spawn(move || {
         // Nobody listens any more when the receipt was given without the end.
@@ -177,6 +222,10 @@ fn supervise(
             command: program(),
             reason,
         });
+    }
+    if let Some(error) = settled.refused {
+        let command = program();
+        return Err(ShellFailure::Line { command, error });
     }
     if let Some(Err(error)) = settled.ending {
         return Err(ShellFailure::Wait {
@@ -239,13 +288,26 @@ fn feed(stream: Option<ChildStdin>, text: Option<String>) {
 fn capture<R: io::Read + Send + 'static>(
     stream: Option<R>,
     max_chars: usize,
+    mut lines: Option<LineReader>,
     sender: &Sender<Event>,
 ) -> Arc<Captured> {
     let captured = Arc::new(Captured::default());
     let (writer, closed) = (Arc::clone(&captured), sender.clone());
     std::thread::spawn(move || {
+        let refused = |error| {
+            let _gone = closed.send(Event::LineRefused(error));
+        };
         if let Some(stream) = stream {
-            writer.drain(stream, max_chars);
+            writer.drain_seen(stream, max_chars, |chunk| {
+                if let Some(Err(error)) = lines.as_mut().map(|lines| lines.push(chunk)) {
+                    // What comes after a refused line is read, so that the command can end, and not looked at.
+                    lines = None;
+                    refused(error);
+                }
+            });
+        }
+        if let Some(Err(error)) = lines.map(LineReader::finish) {
+            refused(error);
         }
         let _gone = closed.send(Event::StreamClosed);
     });
@@ -256,7 +318,9 @@ fn capture<R: io::Read + Send + 'static>(
 #[derive(Default)]
 struct Settled {
     ending: Option<Result<Ending, io::Error>>,
+    /// What ended it first: the signal, or a line.
     stopped: Option<StopReason>,
+    refused: Option<NodeError>,
 }
 
 /// Waits for the leader and both streams, and stops the group when asked.
@@ -265,6 +329,12 @@ fn settle(events: &Receiver<Event>, group: Pid) -> Settled {
     let mut open_streams = 2;
     let mut kill_at: Option<Instant> = None;
     let mut give_up_at: Option<Instant> = None;
+    let terminate = |kill_at: &mut Option<Instant>, give_up_at: &mut Option<Instant>| {
+        let _gone = kill_process_group(group, Signal::TERM);
+        let stopped_at = now();
+        *kill_at = Some(stopped_at + KILL_AFTER);
+        *give_up_at = Some(stopped_at + RECEIPT_GRACE);
+    };
     while settled.ending.is_none() || 0 < open_streams {
         let due = [kill_at, give_up_at].into_iter().flatten().min();
         let event = match due {
@@ -280,11 +350,19 @@ fn settle(events: &Receiver<Event>, group: Pid) -> Settled {
             // The leader has done its work: the stop only ends the waiting for what it left.
             Ok(Event::Stop(_)) if settled.ending.is_some() => break,
             Ok(Event::Stop(reason)) => {
-                settled.stopped = Some(reason);
-                let _gone = kill_process_group(group, Signal::TERM);
-                let stopped_at = now();
-                kill_at = Some(stopped_at + KILL_AFTER);
-                give_up_at = Some(stopped_at + RECEIPT_GRACE);
+                if settled.refused.is_none() {
+                    settled.stopped = Some(reason);
+                }
+                terminate(&mut kill_at, &mut give_up_at);
+            }
+            Ok(Event::LineRefused(error)) => {
+                if settled.stopped.is_some() || settled.refused.is_some() {
+                    continue;
+                }
+                settled.refused = Some(error);
+                if settled.ending.is_none() {
+                    terminate(&mut kill_at, &mut give_up_at);
+                }
             }
             Err(RecvTimeoutError::Timeout) => {
                 let at = now();

@@ -8,14 +8,15 @@ use super::{Compiler, Result, text};
 use crate::definition::value::number_text;
 use crate::definition::{
     Action, ActionExecution, EffectRequest, EffectSpec, NodeContext, NodeError, ParseFunction,
-    Recovery, ShellAction, ValueFunction,
+    ParseLineFunction, Recovery, ShellAction, ShellUpdates, ValueFunction,
 };
 use crate::file::builtin;
 use crate::file::expression::Environment;
 use crate::file::format::{
-    EffectDocument, ReadFileDocument, ShellDocument, Template, WriteFileDocument,
+    EffectDocument, ReadFileDocument, ShellDocument, Template, UpdatesDocument, WriteFileDocument,
 };
-use crate::shell::ShellCommand;
+use crate::shell::{ShellCommand, Stream, Streams};
+use crate::updates::Update;
 
 impl Compiler<'_> {
     pub(super) fn effect(
@@ -56,6 +57,10 @@ impl Compiler<'_> {
             .parse
             .map(|parse| self.prepare(parse))
             .transpose()?;
+        let updates = document
+            .updates
+            .map(|updates| self.updates(id, updates))
+            .transpose()?;
         let effect = self.effect(document.effect, None)?;
         let allow_non_zero_exit = document.allow_non_zero_exit;
         let max_output_chars = document
@@ -92,10 +97,46 @@ impl Compiler<'_> {
                     parse.value(&|| Environment::of(context).with_dot(dot.clone()))
                 })
             }),
+            updates,
         };
         Ok(Action {
             execution: ActionExecution::Shell(shell),
             effect,
+        })
+    }
+
+    fn updates(&self, id: &str, document: UpdatesDocument) -> Result<ShellUpdates> {
+        let has = |stream| document.streams.contains(&stream);
+        let streams = match (
+            has(Stream::Stdout),
+            has(Stream::Stderr),
+            document.streams.len(),
+        ) {
+            (true, false, 1) => Streams::Stdout,
+            (false, true, 1) => Streams::Stderr,
+            (true, true, 2) => Streams::Both,
+            _ => {
+                let message =
+                    format!("streams of node {id:?} must name stdout, stderr or both, each once");
+                return self.refuse(
+                    &["nodes", id, "shell", "updates", "streams"],
+                    "V23",
+                    message,
+                );
+            }
+        };
+        let parse = self.prepare(document.parse_line)?;
+        let parse_line: ParseLineFunction = Arc::new(move |context, stream, line| {
+            let dot = json!({ "line": line, "stream": stream });
+            match parse.value(&|| Environment::of(context).with_dot(dot.clone()))? {
+                Value::Null => Ok(Vec::new()),
+                Value::Array(updates) => updates.iter().map(Update::from_value).collect(),
+                update => Ok(vec![Update::from_value(&update)?]),
+            }
+        });
+        Ok(ShellUpdates {
+            streams,
+            parse_line,
         })
     }
 
