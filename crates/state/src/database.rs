@@ -39,7 +39,7 @@ pub(crate) use presence::{Presence, RESTORE_NOTE, beside};
 use queue::Queue;
 use reader::ReaderPool;
 pub use reader::Snapshot;
-pub use ticket::Ticket;
+pub use ticket::{Ticket, Tickets};
 
 /// How a database is opened. Every setting has a value that is right for a product.
 #[derive(Debug, Clone)]
@@ -78,7 +78,7 @@ impl Default for Options {
             busy_timeout_ms: 5_000,
             queue_capacity: 1_024,
             batch_limit: 256,
-            idle_readers: 32,
+            idle_readers: 8,
             follow_poll_ms: 20,
             check_integrity: true,
             commit_floor_ms: 0,
@@ -249,6 +249,38 @@ impl Database {
         let (mut ticket, job) = ticket::pair(queue.id(), command, body);
         ticket.is_alone = queue.push(job, self.handle.shared.options.busy_timeout_ms)?;
         Ok(ticket)
+    }
+
+    /// Queues two commands of which the second follows from the first: they share a transaction, unless something fails in it, and so an
+    /// fsync. Each keeps its own checks and its own result. The body of the second one has to find out whether the first was accepted.
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::submit`]; then neither is queued.
+    pub fn submit_both<T, U, E>(
+        &self,
+        first: (
+            Command,
+            impl FnMut(&mut Change<'_>) -> Result<Outcome<T>, E> + Send + 'static,
+        ),
+        second: (
+            Command,
+            impl FnMut(&mut Change<'_>) -> Result<Outcome<U>, E> + Send + 'static,
+        ),
+    ) -> Result<Tickets<T, U, E>, StateError>
+    where
+        T: Send + 'static,
+        U: Send + 'static,
+        E: From<StateError> + Send + 'static,
+    {
+        self.check_process()?;
+        let queue = &self.handle.shared.queue;
+        let (mut one, job) = ticket::pair(queue.id(), first.0, first.1);
+        let (mut other, other_job) = ticket::pair(queue.id(), second.0, second.1);
+        let timeout_ms = self.handle.shared.options.busy_timeout_ms;
+        one.is_alone = queue.push_with(job, Some(other_job), timeout_ms)?;
+        other.is_alone = one.is_alone;
+        Ok((one, other))
     }
 
     /// Opens a snapshot: everything that is read through it is of one instant, and nothing can be written.

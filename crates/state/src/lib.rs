@@ -107,7 +107,7 @@ pub mod testing;
 pub use command::{
     Actor, ActorKind, Change, Command, Disposition, LeaseRule, Operation, Outcome, Receipt,
 };
-pub use database::{Database, EventFollower, Options, OwnerPresence, Snapshot, Ticket};
+pub use database::{Database, EventFollower, Options, OwnerPresence, Snapshot, Ticket, Tickets};
 pub use error::{ClaimLostReason, Refusal, StateError};
 pub use id::{Digest, EffectId, Resource};
 pub use records::DOMAIN;

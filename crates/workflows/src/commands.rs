@@ -37,6 +37,7 @@ pub use follow_ups::{
 pub use park::{Ask, doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
 pub use restart::{Restart, restart};
 pub use settings::{SettingsBinding, SettingsChange, SettingsChanged, change_settings};
+pub(crate) use start::Prepared;
 pub use start::{Start, start};
 pub use update::{Published, SessionUpdate, publish, publish_from_session};
 

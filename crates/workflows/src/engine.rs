@@ -7,6 +7,7 @@
 mod active;
 mod deadlines;
 mod drive;
+mod early;
 mod executor;
 mod facts;
 mod host;
@@ -17,6 +18,7 @@ mod runner;
 
 pub(crate) use active::{ActiveRuns, Stop};
 pub(crate) use deadlines::Deadlines;
+pub(crate) use early::Early;
 pub(crate) use executor::Executor;
 pub(crate) use runner::{Executed, Runner};
 

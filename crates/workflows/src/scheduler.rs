@@ -22,8 +22,8 @@ use crate::id::RunId;
 use crate::registry::SourceResolver;
 use crate::views;
 
-pub(crate) use hub::Hub;
-use hub::Taken;
+pub(crate) use hub::{Hub, Watch};
+use hub::{Taken, Work};
 
 /// How long a scheduler that is dropped waits for nodes to come to an end.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ pub struct Scheduler {
 }
 
 struct Shared {
-    runner: Runner,
+    runner: Arc<Runner>,
     hub: Arc<Hub>,
     options: SchedulerOptions,
     /// Whether a run is for this process; all are when none.
@@ -99,7 +99,7 @@ impl Scheduler {
         let deadlines = Deadlines::new(Arc::clone(db.clock()))?;
         hub.attach(&owner, &active)?;
         let shared = Arc::new(Shared {
-            runner: Runner {
+            runner: Arc::new(Runner {
                 db: db.clone(),
                 resolver,
                 agents,
@@ -108,7 +108,7 @@ impl Scheduler {
                 deadlines,
                 active,
                 draining: AtomicBool::new(false),
-            },
+            }),
             hub: Arc::clone(hub),
             options,
             admission,
@@ -124,6 +124,7 @@ impl Scheduler {
         for index in 0..options.workers {
             scheduler.spawn(format!("holdpoint-worker-{index}"), Shared::work)?;
         }
+        hub.open_places(&scheduler.shared.runner, options.workers);
         Ok(scheduler)
     }
 
@@ -224,10 +225,11 @@ impl Shared {
     fn work(&self) {
         let name = std::thread::current().name().unwrap_or("worker").to_owned();
         let mut executor = Executor::new(format!("{name}-node"));
-        while let Some(run) = self.hub.take() {
+        while let Some(work) = self.hub.take() {
+            let run = work.run().clone();
             // What a program brings to find and admit runs is called on this thread. When it panics the worker goes on, and the
             // run is given back: it would otherwise count as executed, and be renewed, as long as the process lives.
-            let turn = catch_unwind(AssertUnwindSafe(|| self.turn(&run, &mut executor)));
+            let turn = catch_unwind(AssertUnwindSafe(|| self.turn(work, &mut executor)));
             let taken = turn.unwrap_or_else(|panic| {
                 let problem = panic_text(&*panic);
                 tracing::error!(run = %run, problem, "a run could not be executed: its resolver or admission panicked");
@@ -240,11 +242,18 @@ impl Shared {
     }
 
     /// One run, as far as it goes.
-    fn turn(&self, run: &RunId, executor: &mut Executor) -> Taken {
-        if self.admission.as_ref().is_some_and(|admits| !admits(run)) {
-            return Taken::Unknown;
-        }
-        match self.runner.execute(run, executor) {
+    fn turn(&self, work: Work, executor: &mut Executor) -> Taken {
+        let run = work.run().clone();
+        let executed = match work {
+            Work::Found(run) => {
+                if self.admission.as_ref().is_some_and(|admits| !admits(&run)) {
+                    return Taken::Unknown;
+                }
+                self.runner.execute(&run, executor)
+            }
+            Work::Early(early) => self.runner.execute_early(*early, executor),
+        };
+        match executed {
             Ok(Executed::Released | Executed::Raced) => Taken::Done,
             Ok(Executed::Lost) => {
                 tracing::info!(run = %run, "the claim was lost; whoever has it now goes on");

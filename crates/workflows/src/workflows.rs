@@ -19,7 +19,7 @@ use crate::error::WorkflowError;
 use crate::file::WorkflowFile;
 use crate::id::RunId;
 use crate::registry::{Registry, SourceResolver, Unresolved, compare_mounts, differences};
-use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions};
+use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions, Watch};
 use crate::views::{
     self, DisplayStatus, Explanation, Filter, Page, RunView, SettingsHistory, SettingsView,
 };
@@ -153,7 +153,20 @@ impl Workflows {
         if matches!(start.source(), SourceIdentity::Inline { .. }) {
             self.register(start.definition());
         }
-        let receipt = commands::start(&self.db, start)?;
+        let start = start.prepare(&**self.db.clock())?;
+        // Only what this program brought is the same at once as when it is found; and the others are asked whether they want it.
+        let is_ours = matches!(start.source, SourceIdentity::Inline { .. })
+            && std::ptr::addr_eq(Arc::as_ptr(&self.resolver), Arc::as_ptr(&self.registry))
+            && self.admission.is_none();
+        if is_ours
+            && let Some(place) = self.hub.reserve()
+            && let Some(foreseen) = place.runner().foresee(&start)?
+        {
+            let (started, early) = place.runner().send(start, foreseen)?;
+            place.begin(early);
+            return started.wait();
+        }
+        let receipt = start.commit(&self.db)?;
         self.hub.offer(&receipt.value);
         Ok(receipt)
     }
@@ -348,7 +361,9 @@ impl Workflows {
             | DisplayStatus::Cancelled => true,
         };
         // The whole history is read once the run may have stopped, not at each look.
-        self.look(run, limit, stopped, |snapshot| {
+        // A run that is executed here says when that ends.
+        let is_known = |watch: &Watch<'_>| watch.is_known();
+        self.look(run, limit, stopped, is_known, |snapshot| {
             views::may_have_stopped(snapshot, run)
         })
     }
@@ -364,19 +379,24 @@ impl Workflows {
         limit: Duration,
         wanted: impl Fn(&RunView) -> bool,
     ) -> Result<RunView, WorkflowError> {
-        self.look(run, limit, wanted, |_| Ok(true))
+        self.look(run, limit, wanted, |_| false, |_| Ok(true))
     }
 
-    /// Looks at a run whenever it may have changed, first with `is_near`, which costs little.
+    /// Looks at a run whenever it may have changed, first with `is_near`, which costs little, and not before the first change when it
+    /// `will_change`.
     fn look(
         &self,
         run: &RunId,
         limit: Duration,
         wanted: impl Fn(&RunView) -> bool,
+        will_change: impl Fn(&Watch<'_>) -> bool,
         is_near: impl Fn(&Snapshot<'_>) -> Result<bool, WorkflowError>,
     ) -> Result<RunView, WorkflowError> {
         let mut watch = self.hub.watch(run);
         let (mut left, mut look) = (limit, LOOK);
+        if will_change(&watch) && watch.wait(look.min(left)) {
+            left = left.saturating_sub(LOOK_COST);
+        }
         loop {
             let snapshot = self.db.snapshot()?;
             if left.is_zero() || is_near(&snapshot)? {

@@ -67,6 +67,8 @@ const LINGER: Duration = Duration::from_micros(100);
 pub(super) struct Queued {
     pub(super) job: Box<dyn Job>,
     pub(super) since: Instant,
+    /// Whether it was sent together with the one before it, so that it says nothing of who else may send.
+    pub(super) is_second: bool,
 }
 
 pub(crate) struct Queue {
@@ -109,11 +111,21 @@ impl Queue {
     }
 
     /// Appends a job; waits while the queue is full. Returns whether it is the only one that waits for the writer.
+    pub(super) fn push(&self, job: Box<dyn Job>, timeout_ms: u64) -> Result<bool, StateError> {
+        self.push_with(job, None, timeout_ms)
+    }
+
+    /// Appends a job, and at once another one that follows it: nothing comes between them. The second may go beyond the capacity.
     #[expect(
         clippy::disallowed_methods,
         reason = "how long a command waits is real time of this process, not stored time"
     )]
-    pub(super) fn push(&self, job: Box<dyn Job>, timeout_ms: u64) -> Result<bool, StateError> {
+    pub(super) fn push_with(
+        &self,
+        job: Box<dyn Job>,
+        second: Option<Box<dyn Job>>,
+        timeout_ms: u64,
+    ) -> Result<bool, StateError> {
         if self.id.is_in_body() {
             return Err(StateError::Misuse {
                 operation: job.operation(),
@@ -136,7 +148,15 @@ impl Queue {
             return Err(StateError::Closed);
         }
         let is_alone = state.jobs.is_empty();
-        state.jobs.push_back(Queued { job, since });
+        let mut is_second = false;
+        for job in std::iter::once(job).chain(second) {
+            state.jobs.push_back(Queued {
+                job,
+                since,
+                is_second,
+            });
+            is_second = true;
+        }
         self.is_pending.store(true, Ordering::Relaxed);
         self.tell_waiting(&state);
         if state.idle {

@@ -1,7 +1,8 @@
 //! Readers: pooled `query_only` connections, each snapshot one read transaction. A reader never repairs, migrates or claims.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rusqlite::Connection;
 
@@ -11,11 +12,17 @@ use crate::clock::MonotonicMillis;
 use crate::command::Sql;
 use crate::error::StateError;
 
+/// For how long a reader waits for another one's connection: about what opening one takes.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// From when on somebody reads for long, in milliseconds.
+const LONG_MS: u64 = 20;
+
 pub(crate) struct ReaderPool {
     stamp: Arc<Stamp>,
     busy_timeout_ms: u64,
     idle_limit: usize,
     state: Mutex<PoolState>,
+    given_back: Condvar,
 }
 
 #[derive(Default)]
@@ -24,6 +31,10 @@ struct PoolState {
     /// When each open snapshot was made, by its number.
     open: BTreeMap<u64, MonotonicMillis>,
     next_number: u64,
+    /// How many connections were taken and are not given back yet.
+    taken: usize,
+    /// How many wait for one.
+    waiting: usize,
 }
 
 /// The snapshots that this process holds open.
@@ -40,6 +51,7 @@ impl ReaderPool {
             busy_timeout_ms,
             idle_limit,
             state: Mutex::new(PoolState::default()),
+            given_back: Condvar::new(),
         }
     }
 
@@ -64,10 +76,17 @@ impl ReaderPool {
     }
 
     pub(super) fn snapshot<'a>(&'a self, shared: &'a Shared) -> Result<Snapshot<'a>, StateError> {
-        let connection = self.take()?;
-        connection.prepare_cached("BEGIN DEFERRED")?.execute([])?;
-        // The first read: it fixes the snapshot, and finds a file or a schema that was changed since.
-        self.check(&connection)?;
+        let connection = self.take(shared.options.clock.monotonic())?;
+        let begun = connection
+            .prepare_cached("BEGIN DEFERRED")
+            .and_then(|mut statement| statement.execute([]))
+            .map_err(StateError::from)
+            // The first read: it fixes the snapshot, and finds a file or a schema that was changed since.
+            .and_then(|_| self.check(&connection));
+        if let Err(error) = begun {
+            self.give_back(None);
+            return Err(error);
+        }
         let mut state = self.lock();
         let number = state.next_number;
         state.next_number += 1;
@@ -83,13 +102,17 @@ impl ReaderPool {
 
     /// Frames in the write-ahead log, and how many of them are in the database file already.
     pub(crate) fn log_frames(&self) -> Result<(u64, u64), StateError> {
-        let connection = self.take()?;
+        let pooled = self.lock().idle.pop();
+        let connection = match pooled {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
         // SQLite answers outside a transaction only. This mode moves nothing (<https://www.sqlite.org/pragma.html#pragma_wal_checkpoint>).
         let (frames, moved): (i64, i64) =
             connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], |row| {
                 Ok((row.get(1)?, row.get(2)?))
             })?;
-        self.give_back(connection);
+        self.put(connection);
         // It says -1 before the log is first used.
         let count = |number| u64::try_from(number).unwrap_or(0);
         Ok((count(frames), count(moved)))
@@ -104,18 +127,49 @@ impl ReaderPool {
         }
     }
 
-    fn take(&self) -> Result<Connection, StateError> {
-        let pooled = self.lock().idle.pop();
+    /// A connection of the pool. When many read at once, one of them will be done sooner than another connection is opened; who reads
+    /// for long is not waited for.
+    fn take(&self, now: MonotonicMillis) -> Result<Connection, StateError> {
+        let mut state = self.lock();
+        // The oldest first.
+        let long = state
+            .open
+            .values()
+            .take_while(|since| LONG_MS <= now.since(**since))
+            .count();
+        if state.idle.is_empty() && self.idle_limit.saturating_add(long) <= state.taken {
+            state.waiting += 1;
+            let waited = self
+                .given_back
+                .wait_timeout_while(state, PATIENCE, |state| state.idle.is_empty());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state.waiting -= 1;
+        }
+        let pooled = state.idle.pop();
+        state.taken += 1;
+        drop(state);
         match pooled {
             Some(connection) => Ok(connection),
-            None => self.connect(),
+            None => self.connect().inspect_err(|_| self.give_back(None)),
         }
     }
 
-    fn give_back(&self, connection: Connection) {
+    /// Ends what [`ReaderPool::take`] began. A connection that can't be used again is none.
+    fn give_back(&self, connection: Option<Connection>) {
+        self.lock().taken -= 1;
+        if let Some(connection) = connection {
+            self.put(connection);
+        }
+    }
+
+    /// Keeps a connection for the next reader, unless enough are kept.
+    fn put(&self, connection: Connection) {
         let mut state = self.lock();
         if state.idle.len() < self.idle_limit {
             state.idle.push(connection);
+            if 0 < state.waiting {
+                self.given_back.notify_one();
+            }
         }
     }
 
@@ -197,8 +251,6 @@ impl Drop for Snapshot<'_> {
         let ended = connection
             .prepare_cached("ROLLBACK")
             .and_then(|mut statement| statement.execute([]));
-        if ended.is_ok() {
-            self.pool.give_back(connection);
-        }
+        self.pool.give_back(ended.is_ok().then_some(connection));
     }
 }

@@ -47,6 +47,9 @@ pub struct Ticket<T, E> {
     pub(super) is_alone: bool,
 }
 
+/// The tickets of two commands that were sent together.
+pub type Tickets<T, U, E> = (Ticket<T, E>, Ticket<U, E>);
+
 /// How long the caller of a command that came alone looks for its result before it sleeps: about a commit on a fast disk. To be
 /// woken costs as much as a part of it on a virtual machine.
 const LOOK: Duration = Duration::from_micros(250);

@@ -167,7 +167,7 @@ impl Writer {
             &*self.shared.options.clock,
             &self.shared.owners,
         );
-        let mut next = 0;
+        let (mut next, mut senders) = (0, 1);
         let mut patience = PATIENCE;
         while let Some(job) = jobs.get_mut(next) {
             let before = connection.total_changes();
@@ -184,10 +184,13 @@ impl Writer {
             if next == jobs.len() && next < self.shared.options.batch_limit {
                 // Whoever sent one of these together with others is about to send the next: one fsync may serve it too. A command
                 // that came alone is committed at once.
-                if 1 < next {
+                if 1 < senders {
                     patience = patience.saturating_sub(self.shared.queue.linger(patience));
                 }
-                jobs.extend(self.shared.queue.try_pop().map(|queued| queued.job));
+                if let Some(queued) = self.shared.queue.try_pop() {
+                    senders += usize::from(!queued.is_second);
+                    jobs.push(queued.job);
+                }
             }
         }
         self.commit().map_err(|error| match error {

@@ -2,7 +2,7 @@
 
 use holdpoint_state::testing::{TestStore, counter};
 use holdpoint_state::{
-    Actor, ActorKind, Command, Disposition, Outcome, Owner, OwnerKind, Payload, StateError,
+    Actor, ActorKind, Change, Command, Disposition, Outcome, Owner, OwnerKind, Payload, StateError,
 };
 
 use super::gate;
@@ -255,4 +255,31 @@ fn creating_what_exists_adopts_or_conflicts() {
         "{result:?}"
     );
     assert_eq!(gate::dump(store.db()), before);
+}
+
+#[test]
+fn two_commands_that_follow_from_each_other_are_sent_as_one() {
+    let store = TestStore::counters().unwrap();
+    let adding = |name: &str, amount| {
+        let command = Command::new(&counter::ADD, counter::resource(name));
+        (command, move |change: &mut Change<'_>| {
+            Ok::<_, StateError>(Outcome::Accepted(counter::increase(change, amount)?))
+        })
+    };
+    counter::create(store.db(), "c").unwrap();
+    let (first, second) = store
+        .db()
+        .submit_both(adding("c", 1), adding("c", 2))
+        .unwrap();
+    let (first, second) = (first.wait().unwrap(), second.wait().unwrap());
+    assert_eq!((first.value, second.value), (1, 3));
+    // Nothing is between them.
+    assert_eq!(first.event_seq.map(|seq| seq + 1), second.event_seq);
+    // Each has its own checks and its own result.
+    let (first, second) = store
+        .db()
+        .submit_both(adding("missing", 1), adding("c", 4))
+        .unwrap();
+    assert!(matches!(first.wait(), Err(StateError::NotFound { .. })));
+    assert_eq!(second.wait().unwrap().value, 7);
 }

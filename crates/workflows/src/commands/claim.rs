@@ -88,13 +88,21 @@ pub enum Claimed {
 /// [`WorkflowError::State`] with `LeaseHeld` while somebody else owns it and with `StaleRevision` when it moved on since it was
 /// read; [`WorkflowError::Rejected`] when it is over, paused, parked for a reason, or waits for an answer.
 pub fn claim(db: &Database, claiming: Claiming) -> Result<Receipt<Claimed>, WorkflowError> {
-    let command = Command::new(&operations::CLAIM, resource(&claiming.run))
-        .by(Actor::host(claiming.owner.id()))
-        .expecting(claiming.revision);
-    db.commit(command, move |change| take(change, &claiming))
+    db.commit(command(&claiming), move |change| take(change, &claiming))
 }
 
-fn take(change: &mut Change<'_>, claiming: &Claiming) -> Result<Outcome<Claimed>, WorkflowError> {
+/// The command of a claim.
+pub(super) fn command(claiming: &Claiming) -> Command {
+    Command::new(&operations::CLAIM, resource(&claiming.run))
+        .by(Actor::host(claiming.owner.id()))
+        .expecting(claiming.revision)
+}
+
+/// The body of a claim.
+pub(super) fn take(
+    change: &mut Change<'_>,
+    claiming: &Claiming,
+) -> Result<Outcome<Claimed>, WorkflowError> {
     let run = store::runs::run(change)?;
     check_claimable(change, &run)?;
     if run.definition_digest != Digest(claiming.definition.digest()) {

@@ -1,12 +1,17 @@
 //! `run.start`: a run is reserved with everything that it needs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdpoint_state::clock::Clock;
 use holdpoint_state::id::{derived_id, random_id};
-use holdpoint_state::{Actor, Change, Command, Database, Digest, Outcome, Payload, Receipt};
+use holdpoint_state::{
+    Actor, Change, Command, Database, Digest, Outcome, Payload, Receipt, StateError, Tickets,
+};
 use serde_json::{Value, json};
 
+use super::claim::{self, Claimed, Claiming};
 use crate::definition::{Definition, SourceIdentity};
 use crate::error::WorkflowError;
 use crate::id::RunId;
@@ -103,7 +108,8 @@ impl Start {
         &self.source
     }
 
-    fn prepare(&self, clock: &dyn Clock) -> Result<Facts, WorkflowError> {
+    /// Checks the input and makes everything that is stored, before any transaction.
+    pub(crate) fn prepare(&self, clock: &dyn Clock) -> Result<Prepared, WorkflowError> {
         // Form first, before any code of the author runs.
         let sources = source_rows(&self.definition, &self.source)?;
         let session = match &self.session {
@@ -135,12 +141,12 @@ impl Start {
                 ),
             })?
             .map_err(|error| input("input", &error))?;
-        Ok(Facts {
+        let facts = Facts {
             run_id,
             digest: Digest(self.definition.digest()),
             name: name.to_owned(),
             workflow_ref: self.workflow_ref.clone().unwrap_or_else(|| name.to_owned()),
-            snapshot: Payload::json(self.definition.snapshot())?,
+            definition: self.definition.clone(),
             input: Payload::json(&normalized)?,
             options: Payload::json(&self.options)?,
             sources,
@@ -149,8 +155,105 @@ impl Start {
                 Some(_) => ExecutionMode::Interactive,
                 None => ExecutionMode::Headless,
             },
+        };
+        Ok(Prepared {
+            facts,
+            input: normalized,
+            source: self.source.clone(),
+            actor: self.actor.clone(),
+            is_named: self.run_id.is_some() || self.key.is_some(),
         })
     }
+}
+
+/// A start that can be sent.
+pub(crate) struct Prepared {
+    facts: Facts,
+    pub(crate) input: Value,
+    pub(crate) source: SourceIdentity,
+    actor: Actor,
+    /// Whether the caller gave the id or what it is made from, so that the run may exist.
+    pub(crate) is_named: bool,
+}
+
+impl Prepared {
+    pub(crate) fn run_id(&self) -> &RunId {
+        &self.facts.run_id
+    }
+
+    pub(crate) fn mode(&self) -> ExecutionMode {
+        self.facts.mode
+    }
+
+    pub(crate) fn workflow_ref(&self) -> &str {
+        &self.facts.workflow_ref
+    }
+
+    pub(crate) fn definition(&self) -> &Definition {
+        &self.facts.definition
+    }
+
+    fn command(&self) -> Result<Command, WorkflowError> {
+        let facts = &self.facts;
+        let payload = Payload::json(&json!({
+            "workflow": facts.name,
+            "definition": facts.digest,
+            "executionMode": facts.mode,
+            "inputStored": true,
+        }))?;
+        Ok(Command::new(&operations::START, resource(&facts.run_id))
+            .by(self.actor.clone())
+            .recording(payload)
+            .creating())
+    }
+
+    pub(crate) fn commit(self, db: &Database) -> Result<Receipt<RunId>, WorkflowError> {
+        let command = self.command()?;
+        let facts = self.facts;
+        db.commit(command, move |change| make(change, &facts))
+    }
+
+    /// Sends the start and, behind it, the claim of the run that it makes. Nobody else can be between them, and one fsync serves
+    /// both. The claim is refused unless this very start made the run.
+    pub(crate) fn submit_with(
+        self,
+        db: &Database,
+        claiming: Claiming,
+    ) -> Result<Tickets<RunId, Claimed, WorkflowError>, WorkflowError> {
+        let command = self.command()?;
+        let facts = self.facts;
+        let made = Arc::new(AtomicBool::new(false));
+        let is_made = Arc::clone(&made);
+        let claim_command = claim::command(&claiming);
+        let start = move |change: &mut Change<'_>| {
+            // It may run a second time.
+            made.store(false, Ordering::Relaxed);
+            let outcome = make(change, &facts)?;
+            made.store(matches!(outcome, Outcome::Accepted(_)), Ordering::Relaxed);
+            Ok(outcome)
+        };
+        let claim = move |change: &mut Change<'_>| {
+            if is_made.load(Ordering::Relaxed) {
+                return claim::take(change, &claiming);
+            }
+            Err(WorkflowError::State(StateError::StaleRevision {
+                resource: change.resource().clone(),
+                expected: 0,
+                actual: change.revision(),
+            }))
+        };
+        Ok(db.submit_both((command, start), (claim_command, claim))?)
+    }
+}
+
+/// The body of a start.
+fn make(change: &mut Change<'_>, facts: &Facts) -> Result<Outcome<RunId>, WorkflowError> {
+    if !change.is_new() {
+        compare(change, facts)?;
+        return Ok(Outcome::Adopted(facts.run_id.clone()));
+    }
+    reserve(change, facts)?;
+    Ok(Outcome::Accepted(facts.run_id.clone()))
 }
 
 /// Everything that makes two starts the same.
@@ -159,7 +262,7 @@ struct Facts {
     digest: Digest,
     name: String,
     workflow_ref: String,
-    snapshot: Payload,
+    definition: Definition,
     input: Payload,
     options: Payload,
     /// By mount path; the root has the empty one.
@@ -202,25 +305,7 @@ pub(super) fn source_rows(
 /// [`WorkflowError::Input`] when the input is not what the workflow takes, [`WorkflowError::Source`] for an identity without a
 /// valid form, [`WorkflowError::Conflict`] when the id is taken by a run with other facts or the session by another run.
 pub fn start(db: &Database, start: &Start) -> Result<Receipt<RunId>, WorkflowError> {
-    let facts = start.prepare(&**db.clock())?;
-    let payload = Payload::json(&json!({
-        "workflow": facts.name,
-        "definition": facts.digest,
-        "executionMode": facts.mode,
-        "inputStored": true,
-    }))?;
-    let command = Command::new(&operations::START, resource(&facts.run_id))
-        .by(start.actor.clone())
-        .recording(payload)
-        .creating();
-    db.commit(command, move |change| {
-        if !change.is_new() {
-            compare(change, &facts)?;
-            return Ok(Outcome::Adopted(facts.run_id.clone()));
-        }
-        reserve(change, &facts)?;
-        Ok(Outcome::Accepted(facts.run_id.clone()))
-    })
+    start.prepare(&**db.clock())?.commit(db)
 }
 
 /// Whether the stored run is the one that is asked for.
@@ -267,7 +352,9 @@ fn reserve(change: &mut Change<'_>, facts: &Facts) -> Result<(), WorkflowError> 
     let input = change.put_blob(&facts.input)?;
     let launch_options = change.put_blob(&facts.options)?;
     if !store::runs::has_definition(change, facts.digest)? {
-        let snapshot = change.put_blob(&facts.snapshot)?;
+        // Made here, since nearly every start meets a definition that is stored.
+        let snapshot = Payload::json(facts.definition.snapshot())?;
+        let snapshot = change.put_blob(&snapshot)?;
         store::runs::insert_definition(change, facts.digest, &facts.name, snapshot)?;
     }
     change.transition("none", "queued")?;

@@ -34,6 +34,8 @@ struct State {
     armed: BTreeMap<(u64, u64), CancellationSource>,
     next: u64,
     closed: bool,
+    /// Until when the timer sleeps at most; none while it looks.
+    sleeps_until: Option<u64>,
 }
 
 impl Deadlines {
@@ -75,13 +77,11 @@ impl Deadlines {
         let mut state = self.shared.lock();
         let key = (at, state.next);
         state.next += 1;
-        let is_first = state
-            .armed
-            .first_key_value()
-            .is_none_or(|(first, _)| key < *first);
+        // It looks again by itself, soon after a deadline was armed at the latest. Most are taken back long before.
+        let is_late = state.sleeps_until.is_some_and(|until| at < until);
         state.armed.insert(key, source.clone());
         drop(state);
-        if is_first {
+        if is_late {
             self.shared.changed.notify_all();
         }
         Armed {
@@ -138,18 +138,22 @@ impl Shared {
                 continue;
             }
             state = match state.armed.first_key_value() {
-                None => self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    state.sleeps_until = Some(u64::MAX);
+                    self.changed
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner)
+                }
                 Some(((at, _), _)) => {
                     let wait = at.saturating_sub(now).clamp(1, LOOK_MS);
+                    state.sleeps_until = Some(now.saturating_add(wait));
                     let waited = self
                         .changed
                         .wait_timeout(state, Duration::from_millis(wait));
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            state.sleeps_until = None;
         }
     }
 }

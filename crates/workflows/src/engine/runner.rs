@@ -50,6 +50,15 @@ pub(crate) struct Runner {
     pub(crate) draining: AtomicBool,
 }
 
+impl std::fmt::Debug for Runner {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Runner")
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Runner {
     /// Takes up a run.
     pub(crate) fn execute(
@@ -138,7 +147,7 @@ impl Runner {
                 .any(|node| matches!(node.kind, NodeKind::Agent(_)))
     }
 
-    fn planner<'a>(
+    pub(super) fn planner<'a>(
         &'a self,
         definition: &'a Definition,
         executor: &'a mut Executor,
@@ -220,7 +229,7 @@ impl Runner {
     }
 
     /// The runner itself failed: the run is parked with the reason, so that it is not taken up again at once.
-    fn give_up(&self, active: &ActiveRun, error: &WorkflowError) {
+    pub(super) fn give_up(&self, active: &ActiveRun, error: &WorkflowError) {
         let given = if error.is_retryable() {
             commands::hand_over(&self.db, &active.claim)
         } else {
@@ -234,7 +243,7 @@ impl Runner {
 }
 
 /// Somebody else took the run, or changed it, between reading and claiming.
-fn is_race(error: &WorkflowError) -> bool {
+pub(super) fn is_race(error: &WorkflowError) -> bool {
     matches!(
         error,
         WorkflowError::State(StateError::StaleRevision { .. } | StateError::LeaseHeld { .. })

@@ -12,7 +12,7 @@ use holdpoint_state::Owner;
 use holdpoint_state::clock::{Clock, MonotonicMillis};
 use holdpoint_state::effects::BackOff;
 
-use crate::engine::ActiveRuns;
+use crate::engine::{ActiveRuns, Early, Runner};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 
@@ -64,10 +64,34 @@ struct State {
     closed: bool,
     /// Runs that somebody waits for.
     watched: BTreeMap<RunId, Watched>,
+    /// Who executes, and how many at once.
+    places: Option<(Arc<Runner>, usize)>,
+    /// Places that are kept for runs which are being started.
+    reserved: usize,
+    /// Runs that were claimed with their start; they count as executed.
+    early: VecDeque<Box<Early>>,
     /// How many workers sleep, so that nobody is woken in vain: each wake-up is a system call.
     sleeping: usize,
     /// How many wait on `changed`.
     onlookers: usize,
+}
+
+/// What a worker does next.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// A run that may be due.
+    Found(RunId),
+    /// A run that was claimed with its start.
+    Early(Box<Early>),
+}
+
+impl Work {
+    pub(super) fn run(&self) -> &RunId {
+        match self {
+            Self::Found(run) => run,
+            Self::Early(early) => early.run(),
+        }
+    }
 }
 
 /// A run that somebody waits for.
@@ -123,6 +147,12 @@ impl State {
             watched.changes += 1;
             watched.changed.notify_all();
         }
+    }
+
+    /// How many runs may be begun now.
+    fn free(&self) -> usize {
+        let places = self.places.as_ref().map_or(0, |(_, places)| *places);
+        places.saturating_sub(self.active.len() + self.reserved)
     }
 
     fn dequeue(&mut self) -> Option<RunId> {
@@ -185,17 +215,34 @@ impl Hub {
 
     /// Wakes a worker for what is in line, and whoever looks at the whole.
     fn tell(&self, state: MutexGuard<'_, State>) {
-        let (wakes, onlookers) = (
-            !state.ready.is_empty() && 0 < state.sleeping,
-            0 < state.onlookers,
-        );
+        let has_work = !state.ready.is_empty() || !state.early.is_empty();
+        let (sleeps, onlookers) = (0 < state.sleeping, 0 < state.onlookers);
+        let ends = state.draining && state.reserved == 0;
         drop(state);
-        if wakes {
+        if sleeps && ends {
+            // Whoever waited for a place that was kept need not any more.
+            self.work.notify_all();
+        } else if sleeps && has_work {
             self.work.notify_one();
         }
         if onlookers {
             self.changed.notify_all();
         }
+    }
+
+    /// A place for a run that is about to be started, if one is free and nobody waits for it.
+    pub(crate) fn reserve(&self) -> Option<Place<'_>> {
+        let mut state = self.lock();
+        if state.draining || !state.ready.is_empty() || state.free() == 0 {
+            return None;
+        }
+        let runner = Arc::clone(&state.places.as_ref()?.0);
+        state.reserved += 1;
+        Some(Place {
+            hub: self,
+            runner,
+            is_used: false,
+        })
     }
 
     /// A run was taken away from its runner at this revision: the node stops.
@@ -226,6 +273,7 @@ impl Hub {
     /// Watches a run, so that no change of it is missed from here on.
     pub(crate) fn watch<'a>(&'a self, run: &'a RunId) -> Watch<'a> {
         let mut state = self.lock();
+        let is_known = state.active.contains(run) || state.offered.contains(run);
         let watched = state.watched.entry(run.clone()).or_default();
         watched.waiting += 1;
         Watch {
@@ -233,6 +281,7 @@ impl Hub {
             run,
             seen: watched.changes,
             changed: Arc::clone(&watched.changed),
+            is_known,
         }
     }
 
@@ -252,6 +301,7 @@ impl Hub {
         *state = State {
             watched: std::mem::take(&mut state.watched),
             onlookers: state.onlookers,
+            reserved: state.reserved,
             wants_sweep: true,
             attached: Some(Attached {
                 owner: owner.clone(),
@@ -262,23 +312,34 @@ impl Hub {
         Ok(())
     }
 
+    /// Says who executes, once its workers are there.
+    pub(super) fn open_places(&self, runner: &Arc<Runner>, workers: usize) {
+        self.lock().places = Some((Arc::clone(runner), workers));
+    }
+
     pub(super) fn detach(&self) {
         let mut state = self.lock();
         state.attached = None;
+        state.places = None;
         drop(state);
         self.changed.notify_all();
     }
 
     /// The next run for a worker; none when the worker should end.
-    pub(super) fn take(&self) -> Option<RunId> {
+    pub(super) fn take(&self) -> Option<Work> {
         let mut state = self.lock();
         loop {
-            if state.draining {
+            if let Some(early) = state.early.pop_front() {
+                return Some(Work::Early(early));
+            }
+            // A place that is kept is filled or given up soon: then somebody has to be there.
+            if state.draining && state.reserved == 0 {
                 return None;
             }
-            if let Some(run) = state.dequeue() {
+            let has_place = state.reserved == 0 || 0 < state.free();
+            if has_place && let Some(run) = state.dequeue() {
                 state.active.insert(run.clone());
-                return Some(run);
+                return Some(Work::Found(run));
             }
             if !state.saw_everything && !state.wants_sweep && !state.sweeping {
                 // The last search was cut off at its limit: there may be more.
@@ -439,7 +500,8 @@ impl Hub {
                 if state.draining || state.attached.is_none() {
                     return (state, false);
                 }
-                let busy = !state.active.is_empty() || !state.ready.is_empty();
+                let busy =
+                    !state.active.is_empty() || !state.ready.is_empty() || 0 < state.reserved;
                 if !busy && state.idle_after_sweep {
                     return (state, true);
                 }
@@ -477,15 +539,55 @@ fn chance() -> f64 {
     share
 }
 
+/// A place for one run that is being started.
+pub(crate) struct Place<'a> {
+    hub: &'a Hub,
+    runner: Arc<Runner>,
+    is_used: bool,
+}
+
+impl Place<'_> {
+    pub(crate) fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// Fills the place.
+    pub(crate) fn begin(mut self, early: Early) {
+        self.is_used = true;
+        let mut state = self.hub.lock();
+        state.reserved -= 1;
+        state.active.insert(early.run().clone());
+        state.early.push_back(Box::new(early));
+        self.hub.tell(state);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if self.is_used {
+            return;
+        }
+        let mut state = self.hub.lock();
+        state.reserved -= 1;
+        self.hub.tell(state);
+    }
+}
+
 /// Somebody waits for a run.
 pub(crate) struct Watch<'a> {
     hub: &'a Hub,
     run: &'a RunId,
     seen: u64,
     changed: Arc<Condvar>,
+    is_known: bool,
 }
 
 impl Watch<'_> {
+    /// Whether the run was in line or executed here when the watch began, so that a change is sure to come.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     /// Waits until the run changed since the last time, or until the limit. Returns whether it changed. Changes that other
     /// processes make are not seen here.
     pub(crate) fn wait(&mut self, limit: Duration) -> bool {
@@ -548,7 +650,7 @@ mod tests {
         // Nothing has to happen for the next search: it comes with the interval, and finds what the first one would have found.
         assert_eq!(hub.wait_for_sweep(1), Some(0));
         hub.found(vec![run.clone()], 16);
-        assert_eq!(hub.take(), Some(run));
+        assert!(hub.take().is_some_and(|work| *work.run() == run));
     }
 
     #[test]
@@ -580,7 +682,7 @@ mod tests {
             let ready = !hub.lock().ready.is_empty();
             ready.then(|| hub.take()).flatten()
         } {
-            hub.give_back(&run, Taken::Failed, BackOff::default());
+            hub.give_back(run.run(), Taken::Failed, BackOff::default());
         }
         let due: BTreeSet<u64> = hub
             .lock()

@@ -190,3 +190,55 @@ fn many_runs_from_many_threads_all_complete() {
         assert_eq!((view.status, view.steps.len()), (RunStatus::Completed, 11));
     }
 }
+
+#[test]
+fn edge_046_a_run_with_a_free_place_is_claimed_with_its_start() {
+    let fixture = Fixture::new();
+    let (enter, entered) = std::sync::mpsc::channel();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let (enter, held) = (std::sync::Mutex::new(enter), std::sync::Mutex::new(held));
+    let definition = Workflow::new("held")
+        .start_at("n")
+        .compute("n", move |_| {
+            enter.lock().unwrap().send(()).unwrap();
+            // Ends when the test drops its end, too.
+            Ok(held.lock().unwrap().recv().is_ok())
+        })
+        .build()
+        .unwrap();
+    let generation = |run| fixture.workflows.explain(run).unwrap().generation;
+    let scheduler = fixture
+        .workflows
+        .scheduler(SchedulerOptions {
+            workers: 1,
+            poll_interval_ms: 50,
+            ..SchedulerOptions::default()
+        })
+        .unwrap();
+    assert!(scheduler.wait_until_idle(LONG));
+    // No look at the store lies between the start and its claim, and no commit either.
+    let first = fixture.workflows.run(&definition, json!(1)).unwrap();
+    assert_eq!(generation(&first), 1);
+    // The only place is taken, from the start on and not only once the node runs.
+    let second = fixture.workflows.run(&definition, json!(2)).unwrap();
+    assert_eq!(generation(&second), 0);
+    entered.recv().unwrap();
+    release.send(()).unwrap();
+    release.send(()).unwrap();
+    for run in [&first, &second] {
+        let view = fixture.workflows.wait(run, LONG).unwrap();
+        assert_eq!(view.status, RunStatus::Completed);
+        assert_eq!(
+            fixture.events(run),
+            [
+                "run.queued",
+                "lease.claimed",
+                "run_initialized",
+                "node_started",
+                "node_finished",
+                "run_completed"
+            ]
+        );
+    }
+    scheduler.stop(LONG);
+}
