@@ -7,4 +7,5 @@ mod false_pi;
 mod install;
 mod provider;
 mod real_pi;
+mod steps;
 mod support;

@@ -13,18 +13,28 @@ use crate::provider::{Provider, Turn};
 use crate::support::{execute, execute_and_stop, is_alive, request, wait_for_file, wait_until};
 
 /// Pi with a home and a model of its own.
-struct Pi {
-    home: tempfile::TempDir,
-    provider: Provider,
-    agent: PiAgent,
+pub(crate) struct Pi {
+    pub(crate) home: tempfile::TempDir,
+    pub(crate) provider: Provider,
+    pub(crate) agent: PiAgent,
 }
 
-fn start(turns: impl IntoIterator<Item = Turn>) -> Option<Pi> {
+pub(crate) fn start(turns: impl IntoIterator<Item = Turn>) -> Option<Pi> {
     let program = pi()?;
     let home = tempfile::tempdir().unwrap();
     let provider = Provider::start(turns);
+    let agent = agent(program, home.path(), &provider.url());
+    Some(Pi {
+        home,
+        provider,
+        agent,
+    })
+}
+
+/// Pi with this home, and one model at this address.
+pub(crate) fn agent(program: &Path, home: &Path, url: &str) -> PiAgent {
     let models = json!({ "providers": { "played": {
-        "baseUrl": provider.url(),
+        "baseUrl": url,
         "api": "openai-completions",
         "apiKey": "none",
         "compat": { "supportsDeveloperRole": false },
@@ -37,9 +47,9 @@ fn start(turns: impl IntoIterator<Item = Turn>) -> Option<Pi> {
     let settings = json!({
         "retry": { "enabled": true, "maxRetries": 2, "baseDelayMs": 1, "provider": { "maxRetries": 0 } },
     });
-    write(home.path(), "models.json", &models);
-    write(home.path(), "settings.json", &settings);
-    let agent = PiAgent::new(program)
+    write(home, "models.json", &models);
+    write(home, "settings.json", &settings);
+    PiAgent::new(program)
         .provider("played")
         .model("scripted")
         .args([
@@ -48,18 +58,13 @@ fn start(turns: impl IntoIterator<Item = Turn>) -> Option<Pi> {
             "--no-prompt-templates",
             "--no-context-files",
         ])
-        .cwd(home.path())
-        .env("HOME", home.path().to_string_lossy())
-        .env("PI_CODING_AGENT_DIR", home.path().to_string_lossy())
+        .cwd(home)
+        .env("HOME", home.to_string_lossy())
+        .env("PI_CODING_AGENT_DIR", home.to_string_lossy())
         .env("PI_OFFLINE", "1")
         .env("PI_TELEMETRY", "0")
         .env("NO_PROXY", "127.0.0.1")
-        .env("no_proxy", "127.0.0.1");
-    Some(Pi {
-        home,
-        provider,
-        agent,
-    })
+        .env("no_proxy", "127.0.0.1")
 }
 
 fn write(home: &Path, name: &str, value: &Value) {
