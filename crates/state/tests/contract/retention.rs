@@ -356,6 +356,48 @@ fn a_composition_in_which_something_would_be_left_behind_is_refused() {
     assert!(told.contains("two blockers"), "{told}");
 }
 
+/// What was touched since it was selected is judged anew by the next sweep, also when it would go all the same.
+#[test]
+fn a_tree_that_was_touched_stops_a_sweep_and_a_prune() {
+    let store = store();
+    make(&store, "a", None, Some(1));
+    make(&store, "b", None, Some(1));
+    let touch = |name: &str| {
+        store
+            .db()
+            .commit(Command::new(&TOUCH, thing(name)), |_| {
+                Ok::<_, StateError>(Outcome::Accepted(()))
+            })
+            .unwrap();
+    };
+    let taking = Taking::before(UnixMillis(5));
+    let backup = store.directory().join("backup.sqlite");
+    let mut times = 0;
+    let pruned = store.db().prune_with(&taking, backup, |_| {
+        if times == 0 {
+            touch("b");
+        }
+        times += 1;
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(
+        pruned,
+        Err(StateError::SelectionChanged { what }) if what == "the tree of b was changed"
+    ));
+    let report = store
+        .db()
+        .sweep(&taking, |done| {
+            if done == 1 {
+                touch("b");
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!((report.end, report.deleted.trees), (SweepEnd::Changed, 1));
+    assert!(store.db().sweep_is_due().unwrap());
+    assert_eq!(sweep(&store, 5).deleted.trees, 1);
+}
+
 #[test]
 fn commands_go_on_during_a_sweep() {
     const NAMES: usize = 150;

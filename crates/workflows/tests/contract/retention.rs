@@ -109,20 +109,27 @@ fn digest_of(value: &serde_json::Value) -> Digest {
 fn edge_112_what_ended_at_the_cutoff_stays_and_a_millisecond_earlier_goes() {
     let fixture = Fixture::new();
     let old = fixture.ended(&echo(), "old", json!(1));
+    let parent = fixture.ended(&echo(), "parent", json!(2));
     fixture.store.clock().advance(1);
-    let equal = fixture.ended(&echo(), "equal", json!(2));
+    let equal = fixture.ended(&echo(), "equal", json!(3));
+    let child = fixture.restarted(&parent);
+    fixture.end(&child);
     let cutoff = fixture.now();
     let plan = fixture.plan(cutoff);
+    // One that ended at it is no candidate alone, and holds the tree of one that ended earlier.
     assert_eq!(
         (plan.candidates, plan.blocked, plan.selected_members),
-        (1, 0, 1)
+        (2, 1, 1)
     );
-    assert_eq!(plan.trees[0].root, old.as_str());
+    assert_eq!(blockers(&plan, &old), [""; 0]);
+    assert_eq!(blockers(&plan, &parent), ["tooYoung"]);
 
     fixture.store.clock().advance(KEEP_MS.unsigned_abs());
     let report = fixture.sweep();
     assert_eq!((report.end, report.deleted.trees), (SweepEnd::Completed, 1));
-    assert_eq!(fixture.runs(), [equal.as_str()]);
+    let mut left = [&equal, &parent, &child].map(ToString::to_string);
+    left.sort();
+    assert_eq!(fixture.runs(), left);
 }
 
 #[test]

@@ -43,8 +43,13 @@ fn measure_a_sweep_of_many_finished_runs() {
     let took = |since: u64| SystemClock.monotonic().0 - since;
     let since = SystemClock.monotonic().0;
     let plan = fixture.plan(fixture.now().plus(-KEEP_MS));
+    let cpu_ms = || {
+        let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        spent.tv_sec * 1_000 + i64::from(spent.tv_nsec) / 1_000_000
+    };
     println!("plan of {} runs: {} ms", plan.selected_members, took(since));
     let before = size(&fixture);
+    let cpu_before = cpu_ms();
     let since = SystemClock.monotonic().0;
     // From one question to the next is the time of one tree; the first one comes after the plan.
     let (mut last, mut longest) = (None, 0);
@@ -58,9 +63,10 @@ fn measure_a_sweep_of_many_finished_runs() {
         })
         .unwrap();
     println!(
-        "sweep of {} runs: {} ms, at most {longest} ms for one tree; {before} bytes before, {} after; {:?}",
+        "sweep of {} runs: {} ms, {} of them on a processor, at most {longest} ms for one tree; {before} bytes before, {} after; {:?}",
         report.deleted.members,
         took(since),
+        cpu_ms() - cpu_before,
         size(&fixture),
         report
     );
