@@ -32,7 +32,8 @@
 //! | `$outputs` | the latest output of each node whose latest visit ended `ok`, by node id |
 //! | `$results` | the latest result record of each node: `outcome`, `output`, `error`, `durationMs`, … |
 //! | `$run` | `{runId, nodeId, visit, attemptId}` and, in an action, `effectId` |
-//! | `.` | `{input, outputs, results, run}`; in `parse` what the command gave: `{stdout, stderr, exitCode, …}`; in `title` and `normalize` the input |
+//! | `$settings` | the live settings as they were when the attempt began; null when the workflow has none |
+//! | `.` | `{input, outputs, results, run, settings}`; in `parse` what the command gave: `{stdout, stderr, exitCode, …}`; in `title` and `normalize` the input |
 //!
 //! An expression gives exactly one value. It is pure: the filters `now`, `env`, `input`, `debug` and their
 //! like do not exist. Its steps, the size and depth of its values and its time are limited
@@ -199,13 +200,14 @@ fn code(path: &[String]) -> &'static str {
         ["name", ..] => "V2",
         ["contractId", ..] => "V5",
         ["input", ..] => "V6",
+        ["settings", ..] => "V7",
         ["title", ..] => "V8",
         ["startAt", ..] => "V9",
         ["maxSteps", ..] => "V10",
         ["nodes"] => "V11",
         ["nodes", _, "timeoutMs", ..] => "V16",
         ["nodes", _, "statusDetail", ..] => "V17",
-        ["nodes", _, "compute", ..] => "V21",
+        ["nodes", _, "compute" | "settingsRoute", ..] => "V21",
         ["nodes", _, "shell", "parse", ..] => "V24",
         ["nodes", _, "shell" | "writeFile" | "readFile", "effect", ..] => "V26",
         ["nodes", _, "shell" | "writeFile" | "readFile", ..] => "V23",

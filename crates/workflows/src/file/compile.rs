@@ -4,6 +4,7 @@
 
 mod action;
 mod input;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -81,6 +82,10 @@ pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Defi
         .map(|input| compiler.input(input))
         .transpose()?
         .flatten();
+    let settings = document
+        .settings
+        .map(|settings| compiler.settings(settings))
+        .transpose()?;
     let mut nodes = Vec::new();
     for (id, node) in document.nodes.0 {
         nodes.push(compiler.node(id, node)?);
@@ -95,7 +100,7 @@ pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Defi
         title,
         input,
         declared_input,
-        settings: None,
+        settings,
         start_at: document.start_at,
         max_steps,
         nodes,
@@ -140,7 +145,7 @@ impl Compiler<'_> {
         match error {
             E::NameMissing | E::NameReserved { .. } => self.tree.locate(["name"]),
             E::ContractId { .. } => self.tree.locate(["contractId"]),
-            E::Settings(_) => self.tree.locate(["settings"]),
+            E::Settings(error) => self.tree.locate(["settings", settings::member_of(error)]),
             E::StartAtMissing | E::StartAtUnknown { .. } | E::StartAtInclude { .. } => {
                 self.tree.locate(["startAt"])
             }
@@ -265,6 +270,7 @@ impl Compiler<'_> {
         let path = ["nodes", id.as_str()];
         let NodeDocument {
             compute,
+            settings_route,
             shell,
             write_file,
             read_file,
@@ -286,6 +292,15 @@ impl Compiler<'_> {
                     settings_route: false,
                 }),
             ));
+        }
+        if let Some(template) = settings_route {
+            let run = self.function(template)?;
+            let settings_route = true;
+            let kind = NodeKind::Compute(Compute {
+                run,
+                settings_route,
+            });
+            kinds.push(("settingsRoute", kind));
         }
         if let Some(document) = shell {
             kinds.push(("shell", NodeKind::Action(self.shell(&id, document)?)));
@@ -316,8 +331,9 @@ impl Compiler<'_> {
             return self.refuse(&path, "V15", message);
         }
         let Some((_, kind)) = kinds.pop() else {
-            let message =
-                format!("node {id:?} needs one of compute, shell, writeFile, readFile, checkpoint");
+            let message = format!(
+                "node {id:?} needs one of compute, settingsRoute, shell, writeFile, readFile, checkpoint"
+            );
             return self.refuse(&path, "V15", message);
         };
         let declared = Some(self.declared_node(&id));

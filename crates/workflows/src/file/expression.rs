@@ -1,6 +1,6 @@
 //! jq expressions of workflow files, evaluated by jaq within limits.
 //!
-//! An expression is a pure function: it sees `.`, `$input`, `$outputs`, `$results` and `$run` and nothing
+//! An expression is a pure function: it sees `.`, `$input`, `$outputs`, `$results`, `$run` and `$settings` and nothing
 //! of the machine. The filters `now`, `localtime`, `strflocaltime`, `env`, `halt`, `debug` and `stderr` do
 //! not exist, and neither do modules. It must give exactly one value.
 //!
@@ -52,11 +52,11 @@ const STACK_BYTES: usize = 512 * 1024 * 1024;
 const STACK_MAX_BYTES: usize = 128 * 1024 * 1024;
 
 /// The variables of an expression, in the order of their values.
-const VARIABLES: [&str; 4] = ["$input", "$outputs", "$results", "$run"];
+const VARIABLES: [&str; 5] = ["$input", "$outputs", "$results", "$run", "$settings"];
 
 /// The name of the guarded expression in the program, and the call of it.
 const MAIN: &str = "holdpoint_main";
-const MAIN_CALL: &str = "holdpoint_main($input; $outputs; $results; $run)";
+const MAIN_CALL: &str = "holdpoint_main($input; $outputs; $results; $run; $settings)";
 
 type Data = JustLut<Val>;
 
@@ -135,13 +135,15 @@ pub struct Environment {
     pub results: Value,
     /// `$run`
     pub run: Value,
+    /// `$settings`
+    pub settings: Value,
 }
 
 impl Environment {
-    /// What an expression of a node sees: `.` is `{input, outputs, results, run}`.
+    /// What an expression of a node sees: `.` is `{input, outputs, results, run, settings}`.
     ///
     /// `$outputs` and `$results` are objects by node id; `$run` is `{runId, nodeId, visit, attemptId}`
-    /// and, in an action, `effectId`.
+    /// and, in an action, `effectId`. `$settings` are the live settings of the workflow, null when it has none.
     pub fn of(context: &NodeContext<'_>) -> Self {
         let json = |value: serde_json::Result<Value>| value.unwrap_or(Value::Null);
         let mut run = serde_json::json!({
@@ -159,12 +161,14 @@ impl Environment {
             outputs: json(serde_json::to_value(context.outputs)),
             results: json(serde_json::to_value(context.results)),
             run,
+            settings: context.settings.cloned().unwrap_or_default(),
         };
         environment.dot = serde_json::json!({
             "input": environment.input,
             "outputs": environment.outputs,
             "results": environment.results,
             "run": environment.run,
+            "settings": environment.settings,
         });
         environment
     }
@@ -382,7 +386,7 @@ fn undefined(text: &str, errors: jaq_core::compile::Errors<&str, ()>) -> Express
         "filter" if guard::IMPURE.contains(&name) => {
             "; expressions are pure, so take such a value from the input or from an action"
         }
-        "variable" => "; there are $input, $outputs, $results and $run",
+        "variable" => "; there are $input, $outputs, $results, $run and $settings",
         _ => "",
     };
     ExpressionError {
@@ -403,9 +407,10 @@ fn run(
         outputs,
         results,
         run,
+        settings,
     } = environment;
     guard::begin(steps, stop);
-    let variables = Vars::new([input, outputs, results, run].map(value::from_json));
+    let variables = Vars::new([input, outputs, results, run, settings].map(value::from_json));
     let context = Ctx::<Data>::new(&filter.lut, variables);
     let mut values = filter.id.run((context, value::from_json(dot)));
     let first = values.next();

@@ -40,6 +40,9 @@ pub(super) struct WorkflowDocument {
     /// What the input of a run may be. Without it a run takes any JSON value.
     #[serde(default)]
     pub(super) input: Option<InputDocument>,
+    /// The live settings of its runs: one value that may be changed while a run goes on.
+    #[serde(default)]
+    pub(super) settings: Option<SettingsDocument>,
     /// The id of the first node.
     pub(super) start_at: String,
     /// How many steps a run may make. Default 100.
@@ -107,7 +110,75 @@ pub(super) enum FieldType {
     Any,
 }
 
-/// One node: exactly one of `compute`, `shell`, `writeFile`, `readFile` and `checkpoint`, and options.
+/// The live settings of a run.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with initial and paths"
+)]
+pub(super) struct SettingsDocument {
+    /// What a run begins with.
+    pub(super) initial: Value,
+    /// What the settings are for. Display only.
+    #[serde(default)]
+    pub(super) description: Option<String>,
+    /// The members of the settings object. Without it settings are any value.
+    #[serde(default)]
+    #[schemars(with = "Option<BTreeMap<String, FieldDocument>>")]
+    pub(super) fields: Option<Ordered<FieldDocument>>,
+    /// Who may do what, and where. The longest rule that covers a place alone decides; without one nobody may anything.
+    #[serde(default)]
+    pub(super) paths: Vec<PathDocument>,
+    /// Whether a change that the rules allow makes sense. An expression sees `{before, after, actor}` as `.` and gives true, or a text
+    /// that says why not.
+    #[serde(default)]
+    #[schemars(with = "Option<Template>")]
+    pub(super) validate_change: Option<Template>,
+}
+
+/// Who may do what with one place of the settings and all that lies beneath it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with a path and permissions"
+)]
+pub(super) struct PathDocument {
+    /// The place: a JSON Pointer, empty for the whole.
+    pub(super) path: String,
+    /// Who may look: `test`, and the source of `copy` and `move`.
+    #[serde(default)]
+    pub(super) read: Option<Vec<ActorWord>>,
+    /// Who may put something new there.
+    #[serde(default)]
+    pub(super) add: Option<Vec<ActorWord>>,
+    /// Who may take something away.
+    #[serde(default)]
+    pub(super) remove: Option<Vec<ActorWord>>,
+    /// Who may put another value there.
+    #[serde(default)]
+    pub(super) replace: Option<Vec<ActorWord>>,
+    /// What the place is for. Display only.
+    #[serde(default)]
+    pub(super) description: Option<String>,
+}
+
+/// A kind of actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ActorWord {
+    Session,
+    Host,
+    Controller,
+    Channel,
+    Human,
+    Policy,
+    Control,
+    System,
+}
+
+/// One node: exactly one of `compute`, `settingsRoute`, `shell`, `writeFile`, `readFile` and `checkpoint`, and options.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(
     rename_all = "camelCase",
@@ -116,6 +187,7 @@ pub(super) enum FieldType {
 )]
 #[schemars(extend("oneOf" = [
     { "required": ["compute"] },
+    { "required": ["settingsRoute"] },
     { "required": ["shell"] },
     { "required": ["writeFile"] },
     { "required": ["readFile"] },
@@ -126,6 +198,10 @@ pub(super) struct NodeDocument {
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Template")]
     pub(super) compute: Option<Template>,
+    /// A pure value that is made again, in the same attempt, when the live settings change before it is committed.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Template")]
+    pub(super) settings_route: Option<Template>,
     /// A command, run under a managed effect.
     #[serde(default)]
     pub(super) shell: Option<ShellDocument>,
@@ -361,7 +437,7 @@ impl JsonSchema for Template {
 
     fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "Any JSON value. Text is text; an object with the one member `jq`, here or deeper inside, is an expression and stands for its value. It sees $input, $outputs, $results and $run.",
+            "description": "Any JSON value. Text is text; an object with the one member `jq`, here or deeper inside, is an expression and stands for its value. It sees $input, $outputs, $results, $run and $settings.",
             "anyOf": [
                 {
                     "type": "object",

@@ -2,6 +2,7 @@
 
 mod mistakes;
 mod random;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

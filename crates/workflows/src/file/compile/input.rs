@@ -18,25 +18,34 @@ impl Compiler<'_> {
             .root()
             .and_then(|root| self.tree.child(root, "input"));
         let mut declared = index.map_or(Value::Null, |index| self.tree.value(index));
-        if let Some(fields) = declared.get_mut("fields").and_then(Value::as_object_mut) {
-            for field in fields.values_mut().filter_map(Value::as_object_mut) {
-                field.remove("description");
-            }
-        }
+        remove_descriptions(&mut declared);
         declared
     }
 
-    pub(super) fn input(&self, document: InputDocument) -> Result<Option<InputNormalizer>> {
-        for (name, field) in document.fields.iter().flat_map(|fields| &fields.0) {
+    /// Whether the default of each field is one of its own type.
+    pub(super) fn check_defaults(
+        &self,
+        member: &'static str,
+        code: &'static str,
+        fields: &Ordered<FieldDocument>,
+    ) -> Result<()> {
+        for (name, field) in &fields.0 {
             if let Some(default) = &field.default
                 && !fits(field.field_type, default)
             {
                 let message = format!(
-                    "default of input {name:?} must be {}",
+                    "default of {member} {name:?} must be {}",
                     type_words(field.field_type)
                 );
-                return self.refuse(&["input", "fields", name, "default"], "V6", message);
+                return self.refuse(&[member, "fields", name, "default"], code, message);
             }
+        }
+        Ok(())
+    }
+
+    pub(super) fn input(&self, document: InputDocument) -> Result<Option<InputNormalizer>> {
+        if let Some(fields) = &document.fields {
+            self.check_defaults("input", "V6", fields)?;
         }
         let normalize = document
             .normalize
@@ -49,7 +58,7 @@ impl Compiler<'_> {
         Ok(Some(Arc::new(move |given| {
             let checked = match &fields {
                 None => given,
-                Some(fields) => check_fields(fields, given)?,
+                Some(fields) => check_fields(("the input", "input", "InputError"), fields, given)?,
             };
             match &normalize {
                 None => Ok(checked),
@@ -63,22 +72,33 @@ impl Compiler<'_> {
     }
 }
 
-fn check_fields(
+/// Takes the description of each field out of a declaration: it is display only.
+pub(super) fn remove_descriptions(declared: &mut Value) {
+    if let Some(fields) = declared.get_mut("fields").and_then(Value::as_object_mut) {
+        for field in fields.values_mut().filter_map(Value::as_object_mut) {
+            field.remove("description");
+        }
+    }
+}
+
+/// The object with its defaults filled in; `whole`, `one` and `error` are the words for it, a member of it and a mistake.
+pub(super) fn check_fields(
+    (whole, one, error): (&str, &str, &str),
     fields: &Ordered<FieldDocument>,
     given: Value,
 ) -> std::result::Result<Value, NodeError> {
-    let refuse = |message: String| Err(NodeError::named("InputError", message));
+    let refuse = |message: String| Err(NodeError::named(error, message));
     let mut given = match given {
         Value::Null => Map::new(),
         Value::Object(given) => given,
-        other => return refuse(format!("the input must be an object, not {other}")),
+        other => return refuse(format!("{whole} must be an object, not {other}")),
     };
     let names: Vec<String> = fields.0.iter().map(|(name, _)| name.clone()).collect();
     if let Some(unknown) = given.keys().find(|name| !names.contains(name)) {
         let meant = did_you_mean(unknown, &names)
             .map_or_else(String::new, |name| format!(", did you mean {name:?}?"));
         return refuse(format!(
-            "unknown input {unknown:?}{meant}; allowed are {}",
+            "unknown {one} {unknown:?}{meant}; allowed are {}",
             names.join(", ")
         ));
     }
@@ -90,14 +110,14 @@ fn check_fields(
             }
             Some(value) => {
                 return refuse(format!(
-                    "input {name:?} must be {}, not {value}",
+                    "{one} {name:?} must be {}, not {value}",
                     type_words(field.field_type)
                 ));
             }
             None if field.optional => {}
             None => {
                 return refuse(format!(
-                    "input {name:?} is missing; it is {}",
+                    "{one} {name:?} is missing; it is {}",
                     type_words(field.field_type)
                 ));
             }

@@ -346,18 +346,21 @@ fn mistakes_have_a_place() {
 
 #[test]
 fn variables_and_numbers() {
-    let expression =
-        Expression::compile("[$input, $outputs.n, $results.n.outcome, $run.visit, .]").unwrap();
+    let expression = Expression::compile(
+        "[$input, $outputs.n, $results.n.outcome, $run.visit, $settings.batch, .]",
+    )
+    .unwrap();
     let environment = Environment {
         dot: json!(9_007_199_254_740_991_i64),
         input: json!({"a": 1.5}),
         outputs: json!({"n": -0.5}),
         results: json!({"n": {"outcome": "ok"}}),
+        settings: json!({"batch": 3}),
         run: json!({"visit": 2}),
     };
     assert_eq!(
         expression.evaluate(environment),
-        Ok(json!([{"a": 1.5}, -0.5, "ok", 2, 9_007_199_254_740_991_i64]))
+        Ok(json!([{"a": 1.5}, -0.5, "ok", 2, 3, 9_007_199_254_740_991_i64]))
     );
     assert!(matches!(
         evaluate("9007199254740993", json!(null)),
