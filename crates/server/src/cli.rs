@@ -55,6 +55,9 @@ pub(crate) enum Verb {
     Restart(RestartArgs),
     /// Tell why a run stands where it stands.
     Explain(OneRun),
+    /// Look at the live settings of a run, and change them.
+    #[command(subcommand)]
+    Settings(SettingsVerb),
     /// Show which finished runs could be deleted, and what holds the others; with --apply, delete them.
     Prune(PruneArgs),
     /// Look after the store.
@@ -207,6 +210,69 @@ pub(crate) struct PruneArgs {
     /// The backup that is made before: an absolute path, where nothing is yet.
     #[arg(long, value_name = "FILE", requires = "apply")]
     pub(crate) backup: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SettingsVerb {
+    /// Show the settings of a run.
+    Show(SettingsShowArgs),
+    /// Change the settings of a run by a JSON Patch (RFC 6902).
+    Patch(SettingsPatchArgs),
+    /// List the changes of the settings of a run, oldest first.
+    History(SettingsHistoryArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SettingsShowArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// Only this scope.
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SettingsPatchArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// The patch, a list of operations: JSON, @FILE with JSON, or @- for standard input.
+    #[arg(value_name = "JSON|@FILE")]
+    pub(crate) patch: String,
+
+    /// The scope; needed when the run has more than one.
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Option<String>,
+
+    /// The change number that you saw.
+    #[arg(long, value_name = "N")]
+    pub(crate) expect: Option<u64>,
+
+    /// Names this change: the same id with the same patch gets the first receipt again.
+    #[arg(long, value_name = "ID")]
+    pub(crate) request: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SettingsHistoryArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// The scope; needed when the run has more than one.
+    #[arg(long, value_name = "SCOPE")]
+    pub(crate) scope: Option<String>,
+
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) limit: u16,
+
+    /// Only changes after this number: `next` of the page before.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) after: u64,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,6 +8,7 @@ mod prompt;
 mod prune;
 mod run;
 mod runs;
+mod settings;
 mod state;
 mod value;
 mod work;
@@ -18,7 +19,7 @@ use clap::Parser as _;
 use holdpoint_state::{Actor, Database};
 use holdpoint_workflows::{RunId, Workflows};
 
-use crate::cli::{Cli, EffectsVerb, StateVerb, Verb};
+use crate::cli::{Cli, EffectsVerb, SettingsVerb, StateVerb, Verb};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
 use crate::output::{self, Output, log};
@@ -129,6 +130,9 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::Cancel(args) => control::cancel(context, args),
         Verb::Restart(args) => control::restart(context, args),
         Verb::Prune(args) => prune::prune(context, args),
+        Verb::Settings(SettingsVerb::Show(args)) => settings::show(context, args),
+        Verb::Settings(SettingsVerb::Patch(args)) => settings::patch(context, args),
+        Verb::Settings(SettingsVerb::History(args)) => settings::history(context, args),
         Verb::State(StateVerb::Status) => state::status(context),
         Verb::State(StateVerb::Doctor) => state::doctor(context),
         Verb::State(StateVerb::Verify(args)) => state::verify(context, args),

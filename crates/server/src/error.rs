@@ -126,6 +126,14 @@ pub(crate) enum CommandError {
         /// The id.
         id: String,
     },
+    /// No such settings scope.
+    #[error("run {run} has no settings scope {scope:?}; see `holdpoint settings show {run}`")]
+    NoScope {
+        /// The run.
+        run: RunId,
+        /// The scope.
+        scope: String,
+    },
     /// The workflow file of a run is gone, or gives no definition any more.
     #[error(
         "the workflow file of run {run} can't be used; put it back as it was and resume the run, or end the run with `holdpoint cancel`"
@@ -177,7 +185,8 @@ impl CommandError {
             Self::NoWorkflow { .. }
             | Self::NoFile { .. }
             | Self::NoStore { .. }
-            | Self::NoEffect { .. } => "notFound",
+            | Self::NoEffect { .. }
+            | Self::NoScope { .. } => "notFound",
             Self::Interrupted => "interrupted",
             Self::Io { .. } => "io",
         }
@@ -194,7 +203,9 @@ impl CommandError {
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
             Self::Workflow(error) => error.resource(),
-            Self::SourceGone { run, .. } => Some(Resource::new("run", run.as_str())),
+            Self::SourceGone { run, .. } | Self::NoScope { run, .. } => {
+                Some(Resource::new("run", run.as_str()))
+            }
             Self::NoEffect { id } => Some(Resource::new("effect", id.as_str())),
             Self::State(_)
             | Self::File(_)
@@ -219,7 +230,8 @@ impl CommandError {
             Self::NoWorkflow { .. }
             | Self::NoFile { .. }
             | Self::NoStore { .. }
-            | Self::NoEffect { .. } => ExitStatus::NotFound,
+            | Self::NoEffect { .. }
+            | Self::NoScope { .. } => ExitStatus::NotFound,
             Self::Interrupted => ExitStatus::Cancelled,
             Self::Io { .. } => ExitStatus::Failed,
         }
@@ -248,9 +260,12 @@ fn of_workflow(error: &WorkflowError) -> ExitStatus {
         }
         WorkflowError::NoRun { .. }
         | WorkflowError::NoRequest { .. }
+        | WorkflowError::NoSettings { .. }
         | WorkflowError::NoWorkflow { .. } => ExitStatus::NotFound,
         WorkflowError::Conflict { .. }
         | WorkflowError::Rejected { .. }
+        | WorkflowError::StaleSettings { .. }
+        | WorkflowError::SettingsRefused { .. }
         | WorkflowError::Transition { .. }
         | WorkflowError::SourceChanged { .. } => ExitStatus::Conflict,
         _ => ExitStatus::Failed,

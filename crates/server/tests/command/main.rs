@@ -15,6 +15,7 @@ mod interrupts;
 mod process;
 mod prune;
 mod runs;
+mod settings;
 mod shapes;
 mod statuses;
 mod store;

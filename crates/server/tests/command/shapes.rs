@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::documents::documentation;
-use crate::support::{ASK, Home, shape};
+use crate::support::{ASK, Home, TUNED, shape};
 
 #[test]
 fn every_document_has_its_shape_and_its_members_are_documented() {
@@ -50,6 +50,13 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     note("state verify", &["state", "verify"]);
     note("state restore", &["state", "restore", backup]);
     note("effects list", &["effects", "list", "--all"]);
+    home.write("tuned.workflow.yaml", TUNED);
+    note("run with settings", &["run", "tuned.workflow.yaml"]);
+    let run = home.newest();
+    let patch = r#"[{"op":"replace","path":"/batch","value":20}]"#;
+    note("settings patch", &["settings", "patch", &run, patch]);
+    note("settings show", &["settings", "show", &run]);
+    note("settings history", &["settings", "history", &run]);
     note("completions", &["completions", "bash"]);
 
     // Tables are a matter of the schema, not of this document.
@@ -93,6 +100,9 @@ fn members(shape: &Value, see: &mut impl FnMut(&str)) {
                     "contract",
                     "output",
                     "receipt",
+                    "initial",
+                    "patch",
+                    "value",
                 ];
                 if !own.contains(&name.as_str()) {
                     members(value, see);

@@ -33,6 +33,36 @@ edges:
   - { from: review, to: finish }
 "#;
 
+/// Reads its settings, asks, and decides by what they are then.
+pub(crate) const TUNED: &str = r#"
+name: tuned
+settings:
+  initial: { batch: 10 }
+  fields:
+    batch: { type: integer }
+    mode: { type: string, default: slow }
+  paths:
+    - { path: '', read: [human, control] }
+    - { path: /batch, read: [human, control], replace: [human, control] }
+  validateChange: { jq: 'if .after.batch <= 2 * .before.batch then true else "at most twice as many" end' }
+startAt: before
+nodes:
+  before:
+    compute: { jq: $settings.batch }
+  review:
+    checkpoint: {}
+  route:
+    settingsRoute: { jq: 'if $settings.batch < 20 then { to: "small" } else { to: "large" } end' }
+  small:
+    compute: small
+  large:
+    compute: { jq: '"\($outputs.before) became \($settings.batch)"' }
+edges:
+  - { from: before, to: review }
+  - { from: review, to: route }
+  - { from: route, switch: { on: $.to, cases: { small: small, large: large } } }
+"#;
+
 /// Waits in an action until the file `go` is there, and says in `started` that it does.
 pub(crate) fn held(recovery: &str) -> String {
     format!(
