@@ -5,12 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{AgentExecutor, AgentFailure, AgentReply, AgentRequest, PublishUpdate};
 use crate::definition::{CancellationSignal, NodeError};
-use crate::shell::{self, DEFAULT_MAX_OUTPUT_CHARS, ShellCommand, ShellReceipt};
+use crate::shell::{
+    self, DEFAULT_MAX_OUTPUT_CHARS, ShellCommand, ShellReceipt, ShellRun, Streams, TakeLine,
+};
+
+/// How a line of standard error begins that is an update.
+const UPDATE: &str = "HOLDPOINT_UPDATE ";
 
 /// Executes each step by one run of a command.
 ///
@@ -37,6 +45,7 @@ pub struct CommandAgent {
     cwd: Option<PathBuf>,
     env: BTreeMap<String, String>,
     max_output_chars: usize,
+    reads_updates: bool,
 }
 
 impl CommandAgent {
@@ -47,6 +56,7 @@ impl CommandAgent {
             cwd: None,
             env: BTreeMap::new(),
             max_output_chars: DEFAULT_MAX_OUTPUT_CHARS,
+            reads_updates: false,
         }
     }
 
@@ -70,6 +80,29 @@ impl CommandAgent {
     pub fn max_output_chars(mut self, chars: usize) -> Self {
         self.max_output_chars = chars;
         self
+    }
+
+    /// Publishes each line of standard error that says `HOLDPOINT_UPDATE {"type": …, "key": …, "data": …}` as progress.
+    ///
+    /// Standard error is read by the rules of update lines then: UTF-8, at most 64 KiB to a line. A line that breaks them, says an
+    /// update in another form, or says one that is refused, stops the command and fails the step.
+    #[must_use]
+    pub fn reading_updates(mut self) -> Self {
+        self.reads_updates = true;
+        self
+    }
+
+    fn run(
+        &self,
+        command: &ShellCommand,
+        cancellation: &CancellationSignal,
+        update: PublishUpdate<'_>,
+    ) -> Option<ShellRun> {
+        if self.reads_updates {
+            run_publishing(command, cancellation, update)
+        } else {
+            Some(shell::run(command, cancellation))
+        }
     }
 
     fn command(&self, request: &AgentRequest) -> Option<ShellCommand> {
@@ -111,13 +144,18 @@ impl AgentExecutor for CommandAgent {
         &self,
         request: &AgentRequest,
         cancellation: &CancellationSignal,
-        _update: PublishUpdate<'_>,
+        update: PublishUpdate<'_>,
     ) -> Result<AgentReply, AgentFailure> {
         let command = self.command(request).ok_or_else(|| AgentFailure {
             error: NodeError::named("SpawnError", "the command of the agent is empty"),
             receipt: None,
         })?;
-        let run = shell::run(&command, cancellation);
+        let run = self
+            .run(&command, cancellation, update)
+            .ok_or_else(|| AgentFailure {
+                error: NodeError::named("Panic", "BUG: the command's thread is gone"),
+                receipt: None,
+            })?;
         let receipt = receipt(&run.receipt);
         let failure = |error| AgentFailure {
             error,
@@ -141,6 +179,61 @@ impl AgentExecutor for CommandAgent {
         };
         Ok(AgentReply { output, receipt })
     }
+}
+
+/// An update as a line says it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Update {
+    #[serde(rename = "type")]
+    kind: String,
+    key: String,
+    data: Value,
+}
+
+/// What the threads of a command tell the thread that may publish.
+enum Told {
+    /// An update, and who waits for the verdict.
+    Update(Update, SyncSender<Result<(), NodeError>>),
+    /// The command is over.
+    Over(ShellRun),
+}
+
+/// Runs a command on another thread, since this one has the right to publish what it says. Nothing only if that thread panics.
+fn run_publishing(
+    command: &ShellCommand,
+    cancellation: &CancellationSignal,
+    update: PublishUpdate<'_>,
+) -> Option<ShellRun> {
+    let (over, told) = sync_channel(0);
+    let lines = over.clone();
+    let take: TakeLine = Arc::new(move |_, line| {
+        let Some(said) = line.strip_prefix(UPDATE) else {
+            return Ok(());
+        };
+        let said: Update = serde_json::from_str(said)?;
+        let (verdict, answered) = sync_channel(1);
+        // Nobody listens when the command is over: a descendant still has the stream.
+        if lines.send(Told::Update(said, verdict)).is_err() {
+            return Ok(());
+        }
+        answered.recv().unwrap_or(Ok(()))
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let run = shell::run_reading_lines(command, cancellation, Streams::Stderr, take);
+            let _gone = over.send(Told::Over(run));
+        });
+        for told in told {
+            match told {
+                Told::Over(run) => return Some(run),
+                Told::Update(said, verdict) => {
+                    let _gone = verdict.send(update(&said.kind, &said.key, said.data));
+                }
+            }
+        }
+        None
+    })
 }
 
 fn receipt(ran: &ShellReceipt) -> Value {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use holdpoint_workflows::agents::{AgentFailure, CommandAgent};
-use holdpoint_workflows::definition::StopReason;
+use holdpoint_workflows::agents::{AgentExecutor as _, AgentFailure, CommandAgent};
+use holdpoint_workflows::definition::{CancellationSignal, NodeError, StopReason};
 use holdpoint_workflows::routing::NodeOutcome;
 use serde_json::{Value, json};
 
@@ -118,4 +118,71 @@ fn a_stop_ends_the_command_and_all_that_it_started() {
     for pid in wait_for_file(&pids).split_whitespace() {
         wait_until("the group is gone", || (!is_alive(pid)).then_some(()));
     }
+}
+
+#[test]
+fn lines_of_standard_error_publish_updates_where_that_is_asked_for() {
+    let script = r#"
+        echo 'HOLDPOINT_UPDATE {"type":"progress","key":"overall","data":{"completed":1}}' >&2
+        echo 'only a log' >&2
+        echo 'HOLDPOINT_UPDATE {"type":"progress","key":"overall","data":{"completed":2}}' >&2
+        echo done
+    "#;
+    let (reply, updates) = execute(&sh(script).reading_updates(), &request("x"));
+    assert_eq!(reply.unwrap().output, "done\n");
+    let told: Vec<String> = updates
+        .iter()
+        .map(|(kind, key, data)| format!("{kind} {key} {data}"))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "progress overall {\"completed\":1}",
+            "progress overall {\"completed\":2}"
+        ]
+    );
+
+    let (reply, updates) = execute(&sh(script), &request("x"));
+    assert!(reply.is_ok() && updates.is_empty(), "nobody asked for it");
+}
+
+#[test]
+fn an_update_that_is_none_or_is_refused_ends_the_command() {
+    for line in [
+        "no json",
+        "{}",
+        r#"{"type":"t","key":"k","data":{},"more":1}"#,
+    ] {
+        let script = format!("echo 'HOLDPOINT_UPDATE {line}' >&2; exec sleep 1000");
+        let (reply, updates) = execute(&sh(&script).reading_updates(), &request("x"));
+        let failure = reply.unwrap_err();
+        assert_eq!(failure.error.outcome(), NodeOutcome::Failed, "{line}");
+        assert_eq!(receipt(&failure)["signal"], "SIGTERM", "{line}");
+        assert!(updates.is_empty());
+    }
+
+    let script = r#"echo 'HOLDPOINT_UPDATE {"type":"t","key":"k","data":{}}' >&2; exec sleep 1000"#;
+    let refuse = |_: &str, _: &str, _: Value| Err(NodeError::named("RateLimit", "too many"));
+    let failure = sh(script)
+        .reading_updates()
+        .execute(&request("x"), &CancellationSignal::never(), &refuse)
+        .unwrap_err();
+    assert_eq!(failure.error.name(), "RateLimit");
+    assert_eq!(receipt(&failure)["signal"], "SIGTERM");
+}
+
+#[test]
+fn a_descendant_that_keeps_the_stream_of_updates_is_not_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("pid");
+    let script = format!(
+        "setsid sh -c 'echo $$ >{}; exec sleep 1000' & sleep 0.2; echo done",
+        file.display()
+    );
+    let (reply, _) = execute(&sh(&script).reading_updates(), &request("x"));
+    assert_eq!(reply.unwrap().output, "done\n");
+    let killed = std::process::Command::new("kill")
+        .arg(wait_for_file(&file).trim())
+        .status();
+    assert!(killed.unwrap().success());
 }

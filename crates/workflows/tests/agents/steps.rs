@@ -7,7 +7,7 @@ use holdpoint_workflows::agents::{AgentExecutor, CommandAgent};
 use holdpoint_workflows::commands::Control;
 use holdpoint_workflows::definition::{Definition, NodeError, Timeout, Workflow};
 use holdpoint_workflows::model::RunStatus;
-use holdpoint_workflows::views::RunView;
+use holdpoint_workflows::views::{RunView, updates};
 use holdpoint_workflows::{DOMAIN, RunId, SchedulerOptions, Workflows};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn reviewing() -> Definition {
                 Err(NodeError::new("say what is wrong"))
             }
         })
-        .compute("count", |ctx| Ok(ctx.output::<usize>("review")?))
+        .compute("count", |ctx| ctx.output::<usize>("review"))
         .edge("review", "count")
         .build()
         .unwrap()
@@ -75,6 +75,29 @@ fn a_step_by_a_command_gets_its_prompt_and_gives_its_value() {
     let view = review(agent, |_, _, _| {});
     assert_eq!(view.final_output, Some(json!(2)), "{:?}", view.error);
     assert_eq!(receipt(&view)["exitCode"], 0);
+}
+
+#[test]
+fn what_an_agent_says_of_its_progress_is_published() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("done");
+    let script = format!(
+        "echo 'HOLDPOINT_UPDATE {{\"type\":\"reviewing\",\"key\":\"page\",\"data\":{{\"number\":7}}}}' >&2
+         until test -e {}; do sleep 0.1; done; printf '%s' \"$ANSWER\"",
+        file.display()
+    );
+    let agent = CommandAgent::new(["sh", "-c", &script])
+        .env("ANSWER", ANSWER)
+        .reading_updates();
+    let view = review(agent, |store, _, run| {
+        let update = wait_until("the update is published", || {
+            let snapshot = store.db().snapshot().unwrap();
+            updates(&snapshot, run).unwrap().into_iter().next()
+        });
+        assert_eq!(update.data, json!({ "number": 7 }));
+        std::fs::write(&file, "").unwrap();
+    });
+    assert_eq!(view.final_output, Some(json!(2)), "{:?}", view.error);
 }
 
 #[test]
