@@ -320,9 +320,9 @@ impl Database {
         })
     }
 
-    /// Cuts the log and, when it is `worth` it in any case or much is free, writes the file anew. The deletions are durable by now:
+    /// Cuts the log and, when much is free or `in_any_case`, writes the file anew. The deletions are durable by now:
     /// what goes wrong here is told, and is nothing to fail for.
-    fn compact(&self, cleaner: &mut Cleaner, worth: bool) -> Compaction {
+    fn compact(&self, cleaner: &mut Cleaner, in_any_case: bool) -> Compaction {
         let mut compaction = Compaction {
             bytes_before: self.bytes(),
             bytes_after: 0,
@@ -335,7 +335,7 @@ impl Database {
             let (pages, free, page_bytes) = self.pages()?;
             let is_much =
                 VACUUM_FREE_BYTES <= free * page_bytes && pages <= free * VACUUM_FREE_PART;
-            if is_much || (worth && 0 < free) {
+            if is_much || in_any_case {
                 // The new file is first written beside the old one, and then through the log.
                 files::check_room(
                     files::directory_of(self.path()),

@@ -427,6 +427,70 @@ fn commands_go_on_during_a_sweep() {
     assert!(store.db().verify().unwrap().is_clean());
 }
 
+/// A reader of an old snapshot keeps the log from being cut, and nothing else; other handles go on after the file was written anew.
+#[test]
+fn a_prune_disturbs_no_reader_and_no_other_handle() {
+    let store = store();
+    for name in ["a", "b", "c"] {
+        make(&store, name, None, Some(1));
+        note(&store, name, name, name, false);
+    }
+    let other = store.open().unwrap();
+    counter::create(&other, "c").unwrap();
+    let old = other.snapshot().unwrap();
+    let taking = Taking::before(UnixMillis(5));
+    let backup = store.directory().join("backup.sqlite");
+    let report = store.db().prune(&taking, &backup).unwrap();
+    assert_eq!(report.deleted.trees, 3);
+    assert!(report.compaction.vacuumed && !report.compaction.log_emptied);
+    assert_eq!(report.compaction.problem, None);
+    assert!(report.verified.is_clean());
+    assert_eq!(old.events_after(0, 10).unwrap().len(), 7);
+    drop(old);
+    counter::add(&other, "c", 1).unwrap();
+    make(&store, "d", None, None);
+    assert!(other.verify().unwrap().is_clean());
+    let backup = holdpoint_state::maintenance::verify_file(&backup, store.schema()).unwrap();
+    assert!(backup.is_clean());
+}
+
+/// A domain's statement is bound to its own tables, whatever it says that it deletes.
+#[test]
+fn a_deletion_of_another_domains_rows_is_refused_and_undone() {
+    let greedy = Domain {
+        retention: Retention {
+            deletions: &[Deletion {
+                table: "notes",
+                sql: "DELETE FROM counters WHERE ?1 IS NOT NULL",
+            }],
+            ..NOTES.retention
+        },
+        ..NOTES
+    };
+    let store = TestStore::new([counter::DOMAIN, THINGS, greedy]).unwrap();
+    make(&store, "a", None, Some(1));
+    counter::create(store.db(), "c").unwrap();
+    let taking = Taking::before(UnixMillis(5));
+    let error = store
+        .db()
+        .sweep(&taking, |_| ControlFlow::Continue(()))
+        .unwrap_err();
+    assert!(
+        matches!(error, StateError::StatementDenied { .. }),
+        "{error:?}"
+    );
+    assert_eq!(count(&store, "SELECT count(*) FROM things"), 1);
+    let value = counter::value(&store.db().snapshot().unwrap(), "c").unwrap();
+    assert_eq!(value, Some(0));
+    // The lock went with the failed sweep.
+    let backup = store.directory().join("backup.sqlite");
+    let error = store.db().prune(&taking, backup).unwrap_err();
+    assert!(
+        matches!(error, StateError::StatementDenied { .. }),
+        "{error:?}"
+    );
+}
+
 #[test]
 fn a_deleted_name_is_free_and_numbers_of_events_are_not() {
     let store = store();
