@@ -12,11 +12,15 @@ mod answer;
 mod claim;
 mod control;
 mod follow_ups;
+mod intervals;
+mod messages;
 mod park;
 mod restart;
 mod settings;
 mod start;
+mod submit;
 mod terminal;
+mod turns;
 mod update;
 
 use holdpoint_state::{Change, Operation, Payload, StateError};
@@ -34,11 +38,20 @@ pub use follow_ups::{
     PROMPT_LIMIT_BYTES, QueueFollowUp, QueuedFollowUp, RemoveFollowUp, queue_follow_up,
     remove_follow_up,
 };
+pub(crate) use intervals::{close_of_session, recover, reopen, sample};
+pub use messages::{BranchReport, BranchReported, tell_end};
+pub(crate) use messages::{clear_end, report_branch};
 pub use park::{Ask, doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
 pub use restart::{Restart, restart};
 pub use settings::{SettingsBinding, SettingsChange, SettingsChanged, change_settings};
 pub(crate) use start::Prepared;
 pub use start::{Start, start};
+pub use submit::{
+    AssistantText, Submission, Submitted, Validating, accept_candidate, assistant,
+    begin_validation, reject_candidate, submit,
+};
+pub(crate) use turns::{Reporter, end as end_turn, start as start_turn};
+pub use turns::{TurnReport, TurnStart, TurnStop};
 pub use update::{Published, SessionUpdate, publish, publish_from_session};
 
 /// The touches that one command makes of its run, in order. The last one is the command's own.

@@ -15,6 +15,7 @@ mod node;
 mod plan;
 mod publish;
 mod runner;
+mod validation;
 
 pub(crate) use active::{ActiveRuns, Stop};
 pub(crate) use deadlines::Deadlines;

@@ -77,6 +77,18 @@ pub enum WorkflowError {
         /// Who may.
         problem: String,
     },
+    /// No such message, or not one of the session.
+    #[error("the session has no message {message}")]
+    NoMessage {
+        /// The message.
+        message: String,
+    },
+    /// A newer connection speaks for the session. Attach again, unless that one is meant to.
+    #[error("session {session} is spoken for by a newer connection")]
+    Replaced {
+        /// The session.
+        session: String,
+    },
     /// No definition of that name is known to this program.
     #[error("no workflow named {name:?} is known here; register it or name a file")]
     NoWorkflow {
@@ -161,7 +173,9 @@ impl WorkflowError {
             | Self::NoRequest { .. }
             | Self::NoSettings { .. }
             | Self::NoFollowUp { .. }
+            | Self::NoMessage { .. }
             | Self::NoWorkflow { .. } => "notFound",
+            Self::Replaced { .. } => "sessionReplaced",
             Self::Denied { .. } => "denied",
             Self::Limit { .. } => "limit",
             Self::StaleSettings { .. } => "staleRevision",
@@ -201,6 +215,8 @@ impl WorkflowError {
             | Self::Definition(_)
             | Self::Source(_)
             | Self::NoWorkflow { .. }
+            | Self::NoMessage { .. }
+            | Self::Replaced { .. }
             | Self::Input { .. }
             | Self::Conflict { .. }
             | Self::Scheduler { .. } => None,

@@ -107,6 +107,8 @@ mod registry;
 mod engine;
 mod error;
 mod scheduler;
+mod session;
+mod sessions;
 mod verify;
 mod workflows;
 
@@ -116,6 +118,7 @@ pub use error::WorkflowError;
 pub use id::{AttemptId, NodeId, RunId, ScopeId};
 pub use registry::{Registry, SourceResolver, Unresolved, differences};
 pub use scheduler::{Admission, Scheduler, SchedulerOptions};
+pub use session::{Coordinator, Session};
 pub use workflows::Workflows;
 
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].

@@ -106,6 +106,16 @@ words! {
     }
 }
 
+impl RequestKind {
+    /// Whether a model answers it, so that its time is that of the model's turns.
+    pub const fn is_of_agent(self) -> bool {
+        match self {
+            Self::Agent | Self::Assistant => true,
+            Self::Checkpoint | Self::Decision | Self::External => false,
+        }
+    }
+}
+
 impl TerminalStatus {
     /// The status of the run.
     pub const fn run(self) -> RunStatus {
@@ -277,6 +287,58 @@ words! {
 }
 
 words! {
+    /// What a message to a session is about.
+    pub enum MessageKind {
+        /// A request that the session is asked to answer.
+        Step = "step",
+        /// A decision that a person has to make.
+        Decision = "decision",
+        /// A text of a notify node.
+        Notification = "notification",
+        /// How the run ended.
+        Terminal = "terminal",
+        /// A prompt that was queued during the run.
+        FollowUp = "followUp",
+    }
+}
+
+impl MessageKind {
+    /// Whether the session may begin a model turn with it.
+    pub const fn starts_turn(self) -> bool {
+        match self {
+            Self::Step | Self::FollowUp => true,
+            Self::Decision | Self::Notification | Self::Terminal => false,
+        }
+    }
+}
+
+words! {
+    /// Where a message to a session stands.
+    pub enum MessageStatus {
+        /// The session has still to show it.
+        Pending = "pending",
+        /// It is on the session's branch.
+        Sent = "sent",
+        /// It need not be shown any more.
+        Cancelled = "cancelled",
+    }
+}
+
+words! {
+    /// How a model turn in a session ended.
+    pub enum TurnEnd {
+        /// The model came to its end.
+        Completed = "completed",
+        /// A person stopped it.
+        Aborted = "aborted",
+        /// The model or its provider failed.
+        Error = "error",
+        /// Nobody reported its end: the session was idle, or the run ended.
+        Lost = "lost",
+    }
+}
+
+words! {
     /// Why a run is parked although nobody paused it and no answer is missing: `run_queue.error_code`.
     pub enum ParkCode {
         /// The source is no longer the one that the run was started with.
@@ -305,6 +367,10 @@ pub const WAITING_FOR_DOMAIN: &str = "waiting for another domain";
 /// What `runs.status_detail` says while a run waits because of an ambiguous effect.
 pub const WAITING_FOR_REVIEW: &str =
     "an effect's outcome is unknown; review it, then resume the run";
+/// The receipt of a candidate whose runner was lost, or could not load the workflow.
+pub const VALIDATION_LOST: &str = "the runner ended before validation finished; submit it again";
+/// What `runs.status_detail` says of a run whose agent spent its time.
+pub const DEADLINE_EXPIRED: &str = "the model-turn deadline expired";
 /// What `runs.status_detail` says of a paused run.
 pub const PAUSED: &str = "paused";
 

@@ -108,6 +108,26 @@ operations! {
         "Keeps an update of the attempt that the runner executes.";
     PUBLISH_FROM_SESSION = "run.update_interaction", "update_published", &[Session, Human, Control], NotRequired, &["waiting"] => &["waiting"],
         "Keeps an update of the attempt that waits for its origin session; the attempt stays open.";
+    SUBMIT = "run.submit", "interaction_candidate", &[Session, Human, Channel, Control], NotRequired, &["waiting"] => &["waiting"],
+        "Stores a candidate for the output of an agent; a runner looks at it.";
+    VALIDATE = "run.validate", "interaction_validation_started", RUNNERS, RequiredUnrenewed, &["waiting"] => &["waiting"],
+        "A runner looks at a candidate under a claim of its own; the run goes on waiting.";
+    REJECT_CANDIDATE = "run.reject_candidate", "interaction_rejected", RUNNERS, RequiredUnrenewed, &["waiting"] => &["waiting"],
+        "Refuses a candidate; the request stays as it is, for another one.";
+    ACCEPT_TEXT = "run.accept_text", "interaction_submitted", &[Session, Control], NotRequired, &["waiting"] => &["waiting"],
+        "Accepts the visible text of a model as the output of its agent; the run becomes eligible.";
+    EXPIRE = "run.expire_request", "run.interaction_timeout_started", RUNNERS, RequiredUnrenewed, &["waiting"] => &["running"],
+        "Takes up the attempt of an agent whose model spent the time of the request.";
+    REPORT_BRANCH = "run.report_branch", "workflow_branch_reported", &[Session, Control], NotRequired, &[] => &[],
+        "Notes which messages are on a session's branch, which turn is lost, and what must be shown again. It changes no revision and writes no event.";
+    REPORT_TURN = "run.report_turn", "workflow_turn_reported", &[Session, Control], NotRequired, &[] => &[],
+        "Notes that a model turn began or ended, with its clock. It changes no revision and writes no event; a turn that was aborted is a pause, which does.";
+    OBSERVE_CLOCK = "run.observe_clock", "active_clock_observed", &[Session, Host, Control, System], NotRequired, &[] => &[],
+        "Measures, closes or opens the clock of an agent's turn. It changes no revision and writes no event.";
+    TELL_END = "run.tell_end", "workflow_end_told", RUNNERS, NotRequired, &[] => &[],
+        "Makes the message that tells the origin session how the run ended. It changes no revision and writes no event.";
+    CLEAR_END = "run.clear_end", "workflow_end_cleared", &[Session, Human, Control], NotRequired, &[] => &[],
+        "Takes the end of a run off the view of its session. It changes no revision and writes no event.";
     ACCEPT_DEFINITION = "run.accept_definition", "run.definition_accepted", &[Human, Control], NotRequired, OPEN => OPEN,
         "Pins a parked run to a changed definition, because a person looked at the difference.";
     @"settings"

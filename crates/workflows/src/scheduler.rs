@@ -273,6 +273,8 @@ impl Shared {
         let poll = self.options.poll_interval_ms;
         let mut wait = poll;
         while let Some(known) = self.hub.wait_for_sweep(wait) {
+            // First, so that a request whose time is spent by now is found by this very search.
+            crate::session::look(&self.runner.db, self.hub.sessions(), poll);
             let now = self.runner.db.clock().now();
             // Twice what is known: where many runs are left to other processes, a few searches pass them all.
             let limit = batch.saturating_add(known.saturating_mul(2));

@@ -60,8 +60,12 @@ CREATE TABLE run_bindings (
     run_key INTEGER PRIMARY KEY REFERENCES runs (resource_key),
     origin_session_id TEXT NOT NULL CHECK (origin_session_id <> ''),
     execution_mode TEXT NOT NULL CHECK (execution_mode IN ('interactive', 'headless')),
+    -- The run is over and its origin session was not told yet.
+    owes_terminal_message INTEGER NOT NULL DEFAULT 0 CHECK (owes_terminal_message IN (0, 1)),
     created_at INTEGER NOT NULL
 ) STRICT;
+-- For views::owing: ends that no message tells yet.
+CREATE INDEX run_bindings_owing ON run_bindings (run_key) WHERE owes_terminal_message = 1;
 
 CREATE TABLE run_queue (
     run_key INTEGER PRIMARY KEY REFERENCES runs (resource_key),
@@ -155,6 +159,9 @@ CREATE INDEX interactive_requests_by_run ON interactive_requests (run_key, reque
 -- For views::due: accepted answers that no runner has taken up yet.
 CREATE INDEX interactive_requests_ready ON interactive_requests (settled_at, run_key)
     WHERE status = 'settled' AND consumed_at IS NULL;
+-- For views::due and views::requests: requests whose time a session spends.
+CREATE INDEX interactive_requests_of_agents ON interactive_requests (request_key)
+    WHERE status = 'pending' AND (kind = 'agent' OR kind = 'assistant');
 
 CREATE TABLE interactive_submissions (
     submission_id TEXT NOT NULL PRIMARY KEY,
@@ -167,6 +174,8 @@ CREATE TABLE interactive_submissions (
     submitted_at INTEGER NOT NULL,
     UNIQUE (request_key, idempotency_key)
 ) STRICT, WITHOUT ROWID;
+-- For views::due: candidates that a runner has to look at.
+CREATE INDEX interactive_submissions_validating ON interactive_submissions (submitted_at, request_key) WHERE outcome = 'validating';
 
 -- Measured stretches of active execution of an attempt. Times of the wall clock are labels; `elapsed_ms` is of the monotonic clock.
 CREATE TABLE attempt_active_intervals (
@@ -273,10 +282,14 @@ CREATE TABLE workflow_messages (
     order_number INTEGER NOT NULL CHECK (order_number > 0),
     status TEXT NOT NULL CHECK (status = 'pending' OR status = 'sent' OR status = 'cancelled'),
     pi_session_entry_id TEXT,
+    -- Kept when evidence makes it sent after all: such a message is no new prompt.
+    cancelled_at INTEGER,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     UNIQUE (target_session_id, order_number),
-    CHECK ((pi_session_entry_id IS NOT NULL) = (status = 'sent'))
+    CHECK ((pi_session_entry_id IS NOT NULL) = (status = 'sent')),
+    CHECK (status <> 'cancelled' OR cancelled_at IS NOT NULL),
+    CHECK (status <> 'pending' OR cancelled_at IS NULL)
 ) STRICT;
 -- For store::messages: what a session has still to show, in its order.
 CREATE INDEX workflow_messages_pending ON workflow_messages (target_session_id, order_number) WHERE status = 'pending';
@@ -306,6 +319,8 @@ CREATE TABLE workflow_turns (
 ) STRICT, WITHOUT ROWID;
 -- For commands::turns: at most one open turn of a message.
 CREATE UNIQUE INDEX workflow_turns_one_open_of_message ON workflow_turns (message_key) WHERE state = 'started';
+-- For retention and views::next_message: the turns of a message.
+CREATE INDEX workflow_turns_by_message ON workflow_turns (message_key);
 -- For commands::turns: at most one open turn of a session.
 CREATE UNIQUE INDEX workflow_turns_one_open_of_session ON workflow_turns (target_session_id) WHERE state = 'started';
 -- For the terminal fan-out: the turns of a run.

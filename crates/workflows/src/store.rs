@@ -5,10 +5,12 @@
 
 pub(crate) mod attempts;
 pub(crate) mod follow_ups;
+pub(crate) mod intervals;
 pub(crate) mod messages;
 pub(crate) mod queue;
 pub(crate) mod requests;
 pub(crate) mod retention;
 pub(crate) mod runs;
 pub(crate) mod settings;
+pub(crate) mod turns;
 pub(crate) mod updates;

@@ -52,14 +52,64 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
                      AND s.request_key = q.request_key AND s.outcome = 'accepted')",
     },
     Invariant {
+        name: "activeClock",
+        summary: "A clock runs only for an open attempt with a budget, of a run that goes on and is not paused.",
+        violations: "SELECT r.run_id FROM attempt_active_intervals i
+             JOIN node_attempts a ON a.attempt_key = i.attempt_key
+             JOIN runs r ON r.resource_key = a.run_key
+             WHERE i.ended_at IS NULL AND (r.paused = 1 OR r.status NOT IN ('running', 'waiting')
+                 OR a.status NOT IN ('pending', 'running', 'waiting') OR a.timeout_ms IS NULL)",
+    },
+    Invariant {
+        name: "sessionTurns",
+        summary: "A session has one model turn at most that goes on.",
+        violations: "SELECT r.run_id FROM workflow_turns t JOIN runs r ON r.resource_key = t.run_key
+             WHERE t.state = 'started' AND 1 < (SELECT count(*) FROM workflow_turns o
+                 WHERE o.target_session_id = t.target_session_id AND o.state = 'started')",
+    },
+    Invariant {
+        name: "validatingRequest",
+        summary: "A candidate is looked at for a pending request only, one at a time, and nothing holds the look back but a pause.",
+        violations: "SELECT r.run_id FROM interactive_submissions s
+             JOIN interactive_requests q ON q.request_key = s.request_key
+             JOIN runs r ON r.resource_key = q.run_key
+             JOIN run_queue k ON k.run_key = q.run_key
+             WHERE s.outcome = 'validating' AND (q.status <> 'pending' OR k.error_code IS NOT NULL
+                 OR 1 < (SELECT count(*) FROM interactive_submissions o
+                     WHERE o.request_key = s.request_key AND o.outcome = 'validating'))",
+    },
+    Invariant {
+        name: "sessionMessages",
+        summary: "A request that waits in a session has a message there, and one that waits no more has none to be shown; the end of \
+                  a run is told or owed.",
+        violations: "SELECT r.run_id FROM interactive_requests q
+             JOIN runs r ON r.resource_key = q.run_key
+             JOIN run_bindings b ON b.run_key = q.run_key
+             WHERE b.execution_mode = 'interactive' AND q.kind <> 'external' AND CASE q.status
+                 WHEN 'pending' THEN NOT EXISTS (SELECT 1 FROM workflow_messages m
+                     WHERE m.source_id = q.request_id AND m.kind IN ('step', 'decision'))
+                 ELSE EXISTS (SELECT 1 FROM workflow_messages m
+                     WHERE m.source_id = q.request_id AND m.kind IN ('step', 'decision') AND m.status = 'pending') END
+             UNION ALL
+             SELECT r.run_id FROM runs r JOIN run_bindings b ON b.run_key = r.resource_key
+             WHERE b.owes_terminal_message <> (r.finished_at IS NOT NULL AND b.execution_mode = 'interactive'
+                 AND NOT EXISTS (SELECT 1 FROM workflow_messages m WHERE m.run_key = r.resource_key AND m.kind = 'terminal'))",
+    },
+    Invariant {
         name: "nothingOpen",
-        summary: "Nothing stays open under a run that is over: attempts, requests, candidate answers, its lease.",
+        summary: "Nothing stays open under a run that is over: attempts, requests, candidate answers, turns, messages that ask, its \
+                  lease.",
         violations: "SELECT r.run_id FROM runs r WHERE r.finished_at IS NOT NULL AND (
                  EXISTS (SELECT 1 FROM node_attempts a WHERE a.run_key = r.resource_key AND a.finished_at IS NULL)
                  OR EXISTS (SELECT 1 FROM interactive_requests q WHERE q.run_key = r.resource_key
                      AND (q.status = 'pending' OR (q.status = 'settled' AND q.consumed_at IS NULL)))
                  OR EXISTS (SELECT 1 FROM interactive_requests q JOIN interactive_submissions s ON s.request_key = q.request_key
                      WHERE q.run_key = r.resource_key AND s.outcome = 'validating')
+                 OR EXISTS (SELECT 1 FROM workflow_turns t WHERE t.run_key = r.resource_key AND t.state = 'started'
+                     AND t.message_key IN (SELECT m.message_key FROM workflow_messages m
+                         WHERE m.run_key = r.resource_key AND m.kind <> 'followUp'))
+                 OR EXISTS (SELECT 1 FROM workflow_messages m WHERE m.run_key = r.resource_key AND m.status = 'pending'
+                     AND (m.kind IN ('step', 'decision') OR (m.kind = 'followUp' AND r.status <> 'completed')))
                  OR EXISTS (SELECT 1 FROM leases l WHERE l.resource_key = r.resource_key AND l.owner_id IS NOT NULL))",
     },
     Invariant {

@@ -7,15 +7,25 @@ mod due;
 mod explain;
 mod follow_ups;
 mod list;
+mod messages;
 mod run;
 mod settings;
 mod updates;
 
-pub use display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
+pub use display::{
+    Activity, Control, DisplayFacts, DisplayStatus, activity, controls, display_status,
+};
 pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
 pub use follow_ups::{FollowUpDisplay, FollowUpView, follow_ups};
 pub use list::{Filter, Page, RunSummary, list};
+pub use messages::{
+    AgentRequestView, MessageView, TerminalView, TurnView, Verdict, agent_requests,
+    messages_of_run, messages_of_session, next_message, terminal_view, verdict,
+};
+pub(crate) use messages::{
+    message, open_clocks, owes_end, owing, resting_clock, runs_of_session, terminal_facts,
+};
 pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
 pub use run::{
     MountedSourceView, RequestView, RunView, SettingsRead, SourceView, StepView, launch_options,

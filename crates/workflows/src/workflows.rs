@@ -12,16 +12,20 @@ use serde_json::Value;
 
 use crate::agents::AgentExecutor;
 use crate::commands::{
-    self, Answer, Answered, Control, Paused, Restart, SettingsChange, SettingsChanged, Start,
+    self, Answer, Answered, AssistantText, Control, Paused, Restart, SettingsChange,
+    SettingsChanged, Start, Submission, Submitted,
 };
 use crate::definition::{Definition, SourceIdentity};
 use crate::error::WorkflowError;
 use crate::file::WorkflowFile;
 use crate::id::RunId;
+use crate::model::SubmissionOutcome;
 use crate::registry::{Registry, SourceResolver, Unresolved, compare_mounts, differences};
 use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions, Watch};
+use crate::session::Session;
 use crate::views::{
-    self, DisplayStatus, Explanation, Filter, Page, RunView, SettingsHistory, SettingsView,
+    self, AgentRequestView, DisplayStatus, Explanation, Filter, MessageView, Page, RunView,
+    SettingsHistory, SettingsView, Verdict,
 };
 
 /// How soon a wait looks at the store again, for what other processes do; each time twice as long, up to the longest.
@@ -182,6 +186,103 @@ impl Workflows {
         Ok(receipt)
     }
 
+    /// Stores a candidate for the output of an agent; a runner looks at it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commands::submit()`].
+    pub fn submit(&self, submission: &Submission) -> Result<Receipt<Submitted>, WorkflowError> {
+        let receipt = commands::submit(&self.db, submission)?;
+        self.hub.offer_first(submission.run());
+        Ok(receipt)
+    }
+
+    /// Accepts the visible text of a model as the output of its agent.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commands::assistant()`].
+    pub fn assistant(&self, said: &AssistantText) -> Result<Receipt<Answered>, WorkflowError> {
+        let receipt = commands::assistant(&self.db, said)?;
+        self.hub.offer_first(said.run());
+        Ok(receipt)
+    }
+
+    /// Waits until a candidate was looked at, or until the limit. Returns where it then stands.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRequest`] when the run has no such candidate, and those of the database.
+    pub fn wait_for_verdict(
+        &self,
+        run: &RunId,
+        submission: &str,
+        limit: Duration,
+    ) -> Result<Verdict, WorkflowError> {
+        self.watch(
+            run,
+            limit,
+            |_| false,
+            |snapshot, is_last| {
+                let verdict = views::verdict(snapshot, run, submission)?;
+                let verdict = verdict.ok_or_else(|| WorkflowError::NoRequest {
+                    run: run.to_string(),
+                })?;
+                let is_done = verdict.outcome != SubmissionOutcome::Validating;
+                Ok(Some(verdict).filter(|_| is_last || is_done))
+            },
+        )
+    }
+
+    /// An origin session, from the side of whoever speaks for it.
+    pub fn session(&self, session: impl Into<String>) -> Session {
+        Session::new(self.clone(), session.into())
+    }
+
+    /// What models in sessions are asked now, oldest first: of one session, or all.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn agent_requests(
+        &self,
+        session: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AgentRequestView>, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        Ok(views::agent_requests(&snapshot, session, limit)?)
+    }
+
+    /// The messages of a run to its session, in their order.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database. A run that does not exist has none.
+    pub fn messages(&self, run: &RunId) -> Result<Vec<MessageView>, WorkflowError> {
+        let snapshot = self.db.snapshot()?;
+        Ok(views::messages_of_run(&snapshot, run)?)
+    }
+
+    /// Closes the clocks of sessions that no process measures any more. For a program that knows that it alone has sessions, when it
+    /// begins; attaching a session does it for that one.
+    ///
+    /// # Errors
+    ///
+    /// Those of the database.
+    pub fn recover_clocks(&self) -> Result<(), WorkflowError> {
+        commands::recover(&self.db, self.hub.sessions(), None)
+    }
+
+    /// Looks after sessions once: measures their clocks, and tells ends that were not told yet. The scheduler does it at each search; a
+    /// program without one calls this about every two seconds.
+    pub fn look_after_sessions(&self) {
+        crate::session::look(&self.db, self.hub.sessions(), 0);
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
     /// Pauses a run; a runner in this process stops at once.
     ///
     /// # Errors
@@ -201,6 +302,10 @@ impl Workflows {
     pub fn resume(&self, control: &Control) -> Result<Receipt<()>, WorkflowError> {
         self.check_source(control.run())?;
         let receipt = commands::resume(&self.db, &self.ours(control))?;
+        // A turn that goes on is measured again. Where its session is attached to another process, that one sees it at its next look.
+        for session in self.hub.sessions().attached() {
+            commands::reopen(&self.db, self.hub.sessions(), &session)?;
+        }
         self.hub.offer(control.run());
         Ok(receipt)
     }
@@ -213,6 +318,9 @@ impl Workflows {
     pub fn cancel(&self, control: &Control) -> Result<Receipt<()>, WorkflowError> {
         let receipt = commands::cancel(&self.db, &self.ours(control))?;
         self.hub.stop(control.run(), receipt.revision);
+        if let Err(error) = commands::tell_end(&self.db, control.run()) {
+            tracing::warn!(run = %control.run(), error = %error, "the end of a run could not be told yet");
+        }
         Ok(receipt)
     }
 
@@ -392,6 +500,24 @@ impl Workflows {
         will_change: impl Fn(&Watch<'_>) -> bool,
         is_near: impl Fn(&Snapshot<'_>) -> Result<bool, WorkflowError>,
     ) -> Result<RunView, WorkflowError> {
+        self.watch(run, limit, will_change, |snapshot, is_last| {
+            if !is_last && !is_near(snapshot)? {
+                return Ok(None);
+            }
+            let view =
+                views::run(snapshot, run, self.db.clock().now())?.ok_or_else(|| no_run(run))?;
+            Ok(Some(view).filter(|view| is_last || wanted(view)))
+        })
+    }
+
+    /// Reads whenever a run may have changed, until something is found. At the limit, `read` is told that it is asked the last time.
+    fn watch<T>(
+        &self,
+        run: &RunId,
+        limit: Duration,
+        will_change: impl Fn(&Watch<'_>) -> bool,
+        read: impl Fn(&Snapshot<'_>, bool) -> Result<Option<T>, WorkflowError>,
+    ) -> Result<T, WorkflowError> {
         let mut watch = self.hub.watch(run);
         let (mut left, mut look) = (limit, LOOK);
         if will_change(&watch) && watch.wait(look.min(left)) {
@@ -399,12 +525,8 @@ impl Workflows {
         }
         loop {
             let snapshot = self.db.snapshot()?;
-            if left.is_zero() || is_near(&snapshot)? {
-                let view = views::run(&snapshot, run, self.db.clock().now())?
-                    .ok_or_else(|| no_run(run))?;
-                if wanted(&view) || left.is_zero() {
-                    return Ok(view);
-                }
+            if let Some(found) = read(&snapshot, left.is_zero())? {
+                return Ok(found);
             }
             drop(snapshot);
             // Each look counts a little, so that a busy run can't keep a wait alive for ever.

@@ -418,8 +418,10 @@ fn finish(
     let accepted = store::requests::accepted_payload(change, active.key)?;
     match (accepted, result.outcome) {
         (Some(accepted), NodeOutcome::Ok) => {
-            // What a domain's answer means is for the node's kind to say.
-            if accepted.kind != RequestKind::External && output != Some(accepted.payload) {
+            // What a domain's answer means is for the node's kind to say, and a candidate is what the author's check made of it.
+            let is_judged =
+                accepted.kind == RequestKind::External || accepted.kind == RequestKind::Agent;
+            if !is_judged && output != Some(accepted.payload) {
                 return Err(refuse(change, "the output is not the accepted answer"));
             }
             store::requests::consume(change, accepted.request)?;

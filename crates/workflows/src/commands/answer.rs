@@ -1,17 +1,18 @@
 //! `checkpoint.answer`: one accepted answer for each request, and a receipt that every repeat gets again.
 
 use holdpoint_state::id::random_id;
-use holdpoint_state::{Actor, Change, Command, Database, Outcome, Payload, Receipt};
+use holdpoint_state::{Actor, Change, Command, Database, Outcome, Payload, Receipt, StateError};
 use serde_json::{Value, json};
 
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::model::{
-    RequestKind, RequestStatus, RunStatus, SubmissionOutcome, resource, submission_id,
+    ExecutionMode, RequestKind, RequestStatus, RunStatus, SubmissionOutcome, resource,
+    submission_id,
 };
 use crate::operations;
 use crate::store;
-use crate::store::requests::RequestRow;
+use crate::store::requests::{RequestRow, SubmissionRow};
 
 /// An answer to what a run asks.
 #[derive(Debug, Clone)]
@@ -148,7 +149,7 @@ pub fn settle(
         .map_err(no_run)
 }
 
-fn check_key(key: &str) -> Result<(), WorkflowError> {
+pub(super) fn check_key(key: &str) -> Result<(), WorkflowError> {
     if key.is_empty() || 512 < key.chars().count() {
         return Err(WorkflowError::Input {
             what: "answer key",
@@ -177,18 +178,69 @@ fn submit(
     kinds: &[RequestKind],
 ) -> Result<Outcome<Answered>, WorkflowError> {
     let run = store::runs::run(change)?;
-    let request = find(change, &run, answer)?;
-    if answer
+    let wish = Wish {
+        request: answer.request.as_deref(),
+        session: answer.session.as_deref(),
+        key: &answer.key,
+        revision: answer.revision,
+        kinds,
+    };
+    let request = match admit(change, &run, &wish, payload)? {
+        Admitted::Fresh(request) => request,
+        Admitted::Repeat(request, earlier) if earlier.outcome == SubmissionOutcome::Accepted => {
+            return Ok(Outcome::Adopted(Answered {
+                request_id: request.request_id,
+                submission_id: earlier.submission_id,
+                request_revision: earlier.request_revision,
+            }));
+        }
+        Admitted::Repeat(request, earlier) => {
+            return Err(used(&request, earlier.outcome));
+        }
+    };
+    let answered = accept(change, &run, &request, &answer.key, payload, |answered| {
+        Payload::json(answered)
+    })?;
+    Ok(Outcome::Accepted(answered))
+}
+
+/// What a candidate is for, and what its sender knows.
+pub(super) struct Wish<'a> {
+    pub(super) request: Option<&'a str>,
+    pub(super) session: Option<&'a str>,
+    pub(super) key: &'a str,
+    pub(super) revision: Option<u64>,
+    pub(super) kinds: &'a [RequestKind],
+}
+
+/// What a candidate met.
+pub(super) enum Admitted {
+    /// A request that it may answer.
+    Fresh(RequestRow),
+    /// Its own earlier self, with the same payload.
+    Repeat(RequestRow, SubmissionRow),
+}
+
+/// Whether a candidate may answer its request. The order of the checks is contract: the request exists and belongs to run and
+/// session; its kind allows the action; the key is a repeat, or was used for something else; the run is not paused; the request is
+/// pending at the given revision; nobody looks at another candidate.
+pub(super) fn admit(
+    change: &mut Change<'_>,
+    run: &store::runs::RunRow,
+    wish: &Wish<'_>,
+    payload: &Payload,
+) -> Result<Admitted, WorkflowError> {
+    let request = find(change, run, wish)?;
+    if wish
         .session
-        .as_ref()
-        .is_some_and(|session| *session != request.session)
+        .is_some_and(|session| session != request.session)
     {
         return Err(WorkflowError::NoRequest {
             run: run.run_id.to_string(),
         });
     }
-    if !kinds.contains(&request.kind) {
-        let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+    if !wish.kinds.contains(&request.kind) {
+        let kinds: Vec<&str> = wish.kinds.iter().map(|kind| kind.as_str()).collect();
         return Err(run.rejected(format!(
             "request {} is of kind {}, not {}",
             request.request_id,
@@ -200,18 +252,11 @@ fn submit(
         what: format!("the answer to {}", request.request_id),
         problem,
     };
-    if let Some(earlier) = store::requests::submission(change, request.key, &answer.key)? {
-        if earlier.payload == payload.digest() && earlier.outcome == SubmissionOutcome::Accepted {
-            return Ok(Outcome::Adopted(Answered {
-                request_id: request.request_id,
-                submission_id: earlier.submission_id,
-                request_revision: earlier.request_revision,
-            }));
+    if let Some(earlier) = store::requests::submission(change, request.key, wish.key)? {
+        if earlier.payload == payload.digest() {
+            return Ok(Admitted::Repeat(request, earlier));
         }
-        return Err(conflict(format!(
-            "the key was used for another answer, which is {}",
-            earlier.outcome
-        )));
+        return Err(used(&request, earlier.outcome));
     }
     // What a domain settles is no word of a person, and waits with the run until it is resumed.
     if run.paused && request.kind != RequestKind::External {
@@ -223,7 +268,7 @@ fn submit(
             request.status
         )));
     }
-    if let Some(expected) = answer
+    if let Some(expected) = wish
         .revision
         .filter(|expected| *expected != request.revision)
     {
@@ -232,27 +277,49 @@ fn submit(
             request.revision
         )));
     }
-    if store::requests::is_validating(change, request.key)? {
+    if store::requests::validating(change, request.key)?.is_some() {
         return Err(conflict("another answer is being looked at".to_owned()));
     }
+    Ok(Admitted::Fresh(request))
+}
 
-    let submission = submission_id(&request.request_id, &answer.key);
+fn used(request: &RequestRow, outcome: SubmissionOutcome) -> WorkflowError {
+    WorkflowError::Conflict {
+        what: format!("the answer to {}", request.request_id),
+        problem: format!("the key was used for another answer, which is {outcome}"),
+    }
+}
+
+/// Settles a request with an answer that needs no runner to look at it. The run becomes eligible.
+pub(super) fn accept(
+    change: &mut Change<'_>,
+    run: &store::runs::RunRow,
+    request: &RequestRow,
+    key: &str,
+    payload: &Payload,
+    receipt: impl FnOnce(&Answered) -> Result<Payload, StateError>,
+) -> Result<Answered, WorkflowError> {
+    let submission = submission_id(&request.request_id, key);
     let answered = Answered {
         request_id: request.request_id.clone(),
         submission_id: submission.clone(),
         request_revision: request.revision,
     };
-    let receipt = change.put_blob(&Payload::json(&answered)?)?;
+    let receipt = change.put_blob(&receipt(&answered)?)?;
     let stored = change.put_blob(payload)?;
     store::requests::insert_submission(
         change,
         &submission,
         (request.key, request.revision),
-        &answer.key,
+        key,
         stored,
-        (SubmissionOutcome::Accepted, receipt),
+        (SubmissionOutcome::Accepted, Some(receipt)),
     )?;
     store::requests::settle(change, request.key, &submission)?;
+    if run.mode == ExecutionMode::Interactive {
+        store::messages::cancel_of_source(change, &request.request_id)?;
+        store::intervals::close_of_run(change)?;
+    }
     change.transition(run.status.as_str(), run.status.as_str())?;
     change.record(Payload::json(&json!({
         "requestId": request.request_id,
@@ -260,21 +327,21 @@ fn submit(
         "kind": request.kind,
         "payloadStored": true,
     }))?);
-    Ok(Outcome::Accepted(answered))
+    Ok(answered)
 }
 
 /// The request that an answer is for: the named one, the one in which the key was used, or the pending one.
 fn find(
     change: &mut Change<'_>,
     run: &store::runs::RunRow,
-    answer: &Answer,
+    wish: &Wish<'_>,
 ) -> Result<RequestRow, WorkflowError> {
-    if let Some(id) = &answer.request {
+    if let Some(id) = wish.request {
         return store::requests::named(change, id)?.ok_or_else(|| WorkflowError::NoRequest {
             run: run.run_id.to_string(),
         });
     }
-    if let Some(used) = store::requests::with_submission(change, &answer.key)? {
+    if let Some(used) = store::requests::with_submission(change, wish.key)? {
         return Ok(used);
     }
     match store::requests::pending(change)? {

@@ -12,8 +12,9 @@ use super::{Touches, settings, terminal};
 use crate::definition::Definition;
 use crate::error::WorkflowError;
 use crate::id::RunId;
-use crate::model::{AttemptStatus, RunStatus, TerminalStatus, resource};
+use crate::model::{AttemptStatus, DEADLINE_EXPIRED, RunStatus, TerminalStatus, resource};
 use crate::operations;
+use crate::routing::NodeOutcome;
 use crate::store;
 
 /// A wish to take a run. The plan was made from what was read at `revision`, so that the command holds only there.
@@ -34,10 +35,6 @@ pub struct Claiming {
 }
 
 /// What a runner does first with a run that it took.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one is made for each step, and moved; a box would cost more than it saves"
-)]
 #[derive(Debug, Clone)]
 pub enum Plan {
     /// The run was never executed: it begins.
@@ -50,6 +47,13 @@ pub enum Plan {
     /// Its answer was accepted: the attempt that waited ends with it.
     Answered {
         /// The end of the attempt, with the answer as its output.
+        finished: FinishedAttempt,
+        /// What follows.
+        next: Move,
+    },
+    /// The model spent the time of its request: the attempt that waited ends, timed out.
+    Expired {
+        /// The end of the attempt.
         finished: FinishedAttempt,
         /// What follows.
         next: Move,
@@ -104,7 +108,12 @@ pub(super) fn take(
     claiming: &Claiming,
 ) -> Result<Outcome<Claimed>, WorkflowError> {
     let run = store::runs::run(change)?;
-    check_claimable(change, &run)?;
+    match claiming.plan {
+        Plan::Expired { .. } => check_open(&run)?,
+        Plan::First { .. } | Plan::Answered { .. } | Plan::Again { .. } => {
+            check_claimable(change, &run)?;
+        }
+    }
     if run.definition_digest != Digest(claiming.definition.digest()) {
         return Err(run.transition("the runner brings another definition"));
     }
@@ -128,6 +137,10 @@ pub(super) fn take(
         Plan::Answered { finished, next } => {
             check_settings(change, &claiming.definition)?;
             take_answer(change, &mut touches, &run)?;
+            (Some(finished), next)
+        }
+        Plan::Expired { finished, next } => {
+            expire(change, &mut touches, &run, finished)?;
             (Some(finished), next)
         }
         Plan::Again { next } => {
@@ -176,6 +189,15 @@ pub(super) fn check_claimable(
     change: &mut Change<'_>,
     run: &store::runs::RunRow,
 ) -> Result<(), WorkflowError> {
+    check_open(run)?;
+    if store::requests::pending(change)?.is_some() {
+        return Err(run.rejected("it waits for an answer"));
+    }
+    Ok(())
+}
+
+/// Whether anybody may take the run at all, for whatever it waits.
+pub(super) fn check_open(run: &store::runs::RunRow) -> Result<(), WorkflowError> {
     if run.status.is_terminal() || run.queue.is_settled() {
         return Err(run.rejected("it is over"));
     }
@@ -184,9 +206,6 @@ pub(super) fn check_claimable(
     }
     if let Some(code) = run.park_code() {
         return Err(run.rejected(format!("it is parked with {code}; resume it first")));
-    }
-    if store::requests::pending(change)?.is_some() {
-        return Err(run.rejected("it waits for an answer"));
     }
     Ok(())
 }
@@ -240,6 +259,58 @@ fn take_answer(
         Some(payload),
     )?;
     store::runs::set_status(change, RunStatus::Waiting, RunStatus::Running, None)?;
+    store::attempts::set_status(
+        change,
+        attempt.key,
+        AttemptStatus::Waiting,
+        AttemptStatus::Running,
+    )?;
+    Ok(())
+}
+
+/// The model spent the time of its request: nobody can answer it any more, and the same attempt goes on only to end.
+fn expire(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    run: &store::runs::RunRow,
+    finished: &FinishedAttempt,
+) -> Result<(), WorkflowError> {
+    let request = store::requests::pending(change)?
+        .filter(|request| request.kind.is_of_agent())
+        .ok_or_else(|| run.rejected("no model spends its time"))?;
+    let attempt = store::attempts::active(change)?
+        .ok_or_else(|| run.transition("no attempt waits for an answer"))?;
+    let budget = attempt.timeout_ms.filter(|budget| 0.0 < *budget);
+    let spent = store::intervals::spent_ms(change, attempt.key)?;
+    if budget.is_none_or(|budget| spent < budget) {
+        return Err(run.rejected("there is time left"));
+    }
+    if finished.result().outcome != NodeOutcome::TimedOut {
+        return Err(run.transition("an attempt without time left ends timed out only"));
+    }
+    let payload = Payload::json(&json!({
+        "requestId": request.request_id,
+        "attemptId": attempt.attempt_id,
+        "spentMs": spent,
+        "timeoutMs": budget,
+    }))?;
+    touches.add(
+        change,
+        &operations::EXPIRE,
+        Some((run.status.as_str(), "running")),
+        Some(payload),
+    )?;
+    store::intervals::close_of_run(change)?;
+    let receipt = change.put_blob(&Payload::text(DEADLINE_EXPIRED)?)?;
+    store::requests::reject_validating(change, Some(receipt))?;
+    store::requests::cancel_open(change)?;
+    store::messages::cancel_of_source(change, &request.request_id)?;
+    store::runs::set_status(
+        change,
+        RunStatus::Waiting,
+        RunStatus::Running,
+        Some(DEADLINE_EXPIRED),
+    )?;
     store::attempts::set_status(
         change,
         attempt.key,

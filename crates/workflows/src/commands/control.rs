@@ -6,17 +6,18 @@ use holdpoint_state::{
 };
 use serde_json::json;
 
-use super::Touches;
 use super::answer::no_run;
-use super::park::CONTROL_LEASE_MS;
+use super::park::{CONTROL_LEASE_MS, waiting_for};
 use super::terminal::{self, Ending};
+use super::{Touches, messages};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::model::{
-    PAUSED, ParkCode, QueueStatus, RunStatus, TerminalStatus, WAITING_FOR_CHECKPOINT, resource,
+    ExecutionMode, PAUSED, ParkCode, QueueStatus, RunStatus, TerminalStatus, resource,
 };
 use crate::operations;
 use crate::store;
+use crate::store::requests::RequestRow;
 use crate::store::runs::RunRow;
 
 /// A wish to steer a run.
@@ -178,6 +179,9 @@ pub fn pause(db: &Database, control: &Control) -> Result<Receipt<Paused>, Workfl
             &json!({ "queue": "parked", "reason": control.reason }),
         )?);
         store::runs::set_paused(change, true, Some(PAUSED))?;
+        if run.mode == ExecutionMode::Interactive {
+            store::intervals::close_of_run(change)?;
+        }
         Ok(Outcome::Accepted(paused))
     })
     .map_err(no_run)
@@ -206,20 +210,29 @@ fn take_up(change: &mut Change<'_>, control: &Control) -> Result<Outcome<()>, Wo
     super::settings::check_history(change)?;
     let now = change.now();
     let owned = change.lease()?.is_live(now);
-    let asks = store::requests::pending(change)?.is_some();
+    let request = store::requests::pending(change)?;
+    let asks = request.is_some();
     let reason = Payload::json(&json!({ "reason": control.reason }))?;
-    if run.paused && asks && !owned {
+    if let Some(request) = request.as_ref().filter(|_| run.paused && !owned) {
         change.instead(&operations::RESUME_REQUEST)?;
         change.transition(run.status.as_str(), run.status.as_str())?;
         change.record(reason);
-        store::runs::set_paused(change, false, Some(WAITING_FOR_CHECKPOINT))?;
+        store::runs::set_paused(change, false, Some(waiting_for(request.kind)))?;
+        if request.kind.is_of_agent() {
+            ask_again(change, &run, request)?;
+        }
         return Ok(Outcome::Accepted(()));
     }
     if owned || is_eligible(&run, asks) {
         return Ok(Outcome::Adopted(()));
     }
     if asks && run.park_code().is_none() {
-        return Err(run.rejected("it waits for the answer of a checkpoint; answer it"));
+        let is_of_agent = request.is_some_and(|request| request.kind.is_of_agent());
+        return Err(run.rejected(if is_of_agent {
+            "it waits for the model of its session; submit what it asks for"
+        } else {
+            "it waits for the answer of a checkpoint; answer it"
+        }));
     }
     let key = change.resource_key()?;
     if run.park_code() == Some(ParkCode::EffectAmbiguous)
@@ -252,6 +265,30 @@ fn take_up(change: &mut Change<'_>, control: &Control) -> Result<Outcome<()>, Wo
         store::queue::make_eligible(change)?;
     }
     Ok(Outcome::Accepted(()))
+}
+
+/// What a model was told before the pause is no prompt any more: it is asked again, at the next revision of the request. A candidate
+/// that came before the pause is looked at all the same, and if it is accepted the new message is cancelled with the old ones.
+fn ask_again(
+    change: &mut Change<'_>,
+    run: &RunRow,
+    request: &RequestRow,
+) -> Result<(), WorkflowError> {
+    store::messages::cancel_of_source(change, &request.request_id)?;
+    store::requests::bump(change, request.key)?;
+    let request = RequestRow {
+        revision: request.revision + 1,
+        ..request.clone()
+    };
+    let contract = messages::contract(change, &request)?;
+    let key = format!("{}:resumed", request.revision);
+    messages::ask(
+        change,
+        run,
+        &request,
+        (messages::Reason::Resumed, &key),
+        &contract,
+    )
 }
 
 /// Whether the scheduler would take the run as it is.

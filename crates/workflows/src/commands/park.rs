@@ -7,14 +7,14 @@ use holdpoint_state::{
 };
 use serde_json::json;
 
-use super::{Touches, claim};
+use super::{Touches, claim, messages};
 use crate::definition::{Beside, OWN_NODE_TYPES, Park, Parked};
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, RunId};
 use crate::model::{
-    AttemptStatus, LOAD_FAILED, ParkCode, RequestKind, RunStatus, WAITING_FOR_CHECKPOINT,
-    WAITING_FOR_DECISION, WAITING_FOR_DOMAIN, WAITING_FOR_REVIEW, WAITING_FOR_SESSION, cut,
-    request_id, resource,
+    AttemptStatus, ExecutionMode, LOAD_FAILED, ParkCode, RequestKind, RunStatus, VALIDATION_LOST,
+    WAITING_FOR_CHECKPOINT, WAITING_FOR_DECISION, WAITING_FOR_DOMAIN, WAITING_FOR_REVIEW,
+    WAITING_FOR_SESSION, cut, request_id, resource,
 };
 use crate::operations;
 use crate::store;
@@ -72,12 +72,7 @@ impl Ask {
     }
 
     fn shown(&self) -> &str {
-        self.detail.as_deref().unwrap_or(match self.kind {
-            RequestKind::Checkpoint => WAITING_FOR_CHECKPOINT,
-            RequestKind::Decision => WAITING_FOR_DECISION,
-            RequestKind::Agent | RequestKind::Assistant => WAITING_FOR_SESSION,
-            RequestKind::External => WAITING_FOR_DOMAIN,
-        })
+        self.detail.as_deref().unwrap_or(waiting_for(self.kind))
     }
 
     /// Whether a node of this type may ask in this way.
@@ -87,6 +82,16 @@ impl Ask {
             RequestKind::Checkpoint | RequestKind::Decision => node_type == "checkpoint",
             RequestKind::External => !OWN_NODE_TYPES.contains(&node_type),
         }
+    }
+}
+
+/// What a run shows that waits for a request.
+pub(super) const fn waiting_for(kind: RequestKind) -> &'static str {
+    match kind {
+        RequestKind::Checkpoint => WAITING_FOR_CHECKPOINT,
+        RequestKind::Decision => WAITING_FOR_DECISION,
+        RequestKind::Agent | RequestKind::Assistant => WAITING_FOR_SESSION,
+        RequestKind::External => WAITING_FOR_DOMAIN,
     }
 }
 
@@ -180,6 +185,12 @@ pub fn wait(
         }
         store::queue::park(change, None, None)?;
         change.release()?;
+        if row.mode == ExecutionMode::Interactive {
+            let made = store::requests::named(change, &request)?
+                .ok_or_else(|| row.transition("the request is gone"))?;
+            let why = (messages::Reason::Initial, "1:initial");
+            messages::ask(change, &row, &made, why, ask.contract())?;
+        }
         if let Some(beside) = &ask.beside {
             let parked = Parked {
                 run_id: row.run_id.clone(),
@@ -295,6 +306,8 @@ pub fn give_up(db: &Database, claim: &Claim, detail: &str) -> Result<Receipt<()>
     db.commit(command, move |change| {
         let (status, _) = store::runs::status(change)?;
         change.transition(status.as_str(), status.as_str())?;
+        let receipt = change.put_blob(&Payload::text(VALIDATION_LOST)?)?;
+        store::requests::reject_validating(change, Some(receipt))?;
         let detail = change.put_blob(&detail)?;
         store::queue::park(change, Some(code.as_str()), Some(detail))?;
         change.release()?;
@@ -323,6 +336,9 @@ pub fn park_source_changed(
         .expecting(revision);
     db.commit(command, move |change| {
         let row = takeable(change)?;
+        // A candidate must not wait for a runner that can't come.
+        let receipt = change.put_blob(&Payload::text(VALIDATION_LOST)?)?;
+        store::requests::reject_validating(change, Some(receipt))?;
         // A claim of its own, so that a runner that is still alive somewhere can't go on; given back in the same transaction.
         change.claim(&Owner::new(OwnerKind::System, "park"), CONTROL_LEASE_MS)?;
         let detail = change.put_blob(&detail)?;
@@ -359,6 +375,14 @@ pub fn fail_unclaimed(
 /// source is right is of interest when it goes on.
 fn takeable(change: &mut Change<'_>) -> Result<store::runs::RunRow, WorkflowError> {
     let row = store::runs::run(change)?;
-    claim::check_claimable(change, &row)?;
+    let candidate = match store::requests::pending(change)? {
+        Some(request) => store::requests::validating(change, request.key)?,
+        None => None,
+    };
+    match candidate {
+        // A runner would take it to look at the candidate.
+        Some(_) => claim::check_open(&row)?,
+        None => claim::check_claimable(change, &row)?,
+    }
     Ok(row)
 }

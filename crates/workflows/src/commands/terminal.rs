@@ -43,7 +43,8 @@ impl<'a> Ending<'a> {
     }
 }
 
-/// Ends the run of this change: run, attempts, requests, submissions, effects, queue row and lease, with one event.
+/// Ends the run of this change: run, attempts, requests, submissions, effects, queue row and lease, and what its origin session has
+/// open: clock, turns, messages. One event.
 pub(super) fn end(
     change: &mut Change<'_>,
     touches: &mut Touches,
@@ -77,6 +78,12 @@ pub(super) fn end(
         Some(text) => Some(change.put_blob(&Payload::text(cut(text))?)?),
         None => None,
     };
+    if store::messages::owe_terminal(change)? {
+        // Before the attempts, which say whose clock it is.
+        store::intervals::close_of_run(change)?;
+        store::turns::lose_of_run(change)?;
+        store::messages::cancel_of_run(change, status != TerminalStatus::Completed)?;
+    }
     store::runs::finish(change, status, ending.output, error)?;
     if status != TerminalStatus::Completed {
         store::attempts::close_open(change, status, error)?;

@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 use holdpoint_state::{Digest, Ticket};
 
 use super::active::ActiveRun;
-use super::drive::{Drive, begun};
+use super::drive::begun;
 use super::executor::Executor;
 use super::facts::Facts;
-use super::host::{Direct, next_of};
+use super::host::next_of;
 use super::runner::{Executed, Runner, is_race};
 use crate::commands::{self, Claimed, Claiming, Move, Prepared};
 use crate::definition::{Definition, NodeKind, Timeout, Title};
@@ -77,6 +77,8 @@ impl Runner {
             history: Vec::new(),
             attempt: None,
             answer: None,
+            answer_receipt: None,
+            asked: None,
         };
         let mut facts = Arc::new(Facts::of(&loaded, definition));
         let now = self.db.clock().now().0;
@@ -153,33 +155,17 @@ impl Runner {
         };
         let active = Arc::new(ActiveRun::new(claim, FIRST_REVISION));
         self.active.insert(&run, &active);
+        let mode = facts.mode;
         let driven = match begun(next, advanced, None) {
             // It was begun before the scheduler said that it stops: whoever takes it up begins the attempt anew.
             Some(_) if self.draining.load(Ordering::SeqCst) => {
                 commands::hand_over(&self.db, &active.claim).map(|_| Executed::Released)
             }
-            Some(current) => Drive {
-                host: &Direct {
-                    db: &self.db,
-                    active: &active,
-                    draining: &self.draining,
-                },
-                definition: &definition,
-                agents: self.agents.as_ref(),
-                deadlines: &self.deadlines,
-            }
-            .run(facts, current, executor),
-            None => Ok(Executed::Released),
+            current => self.go_on(&active, &definition, facts, current, executor),
         };
-        let executed = match driven {
-            Err(error) if error.is_claim_lost() => Ok(Executed::Lost),
-            Err(error) => {
-                self.give_up(&active, &error);
-                Err(error)
-            }
-            Ok(executed) => Ok(executed),
-        };
+        let executed = self.settled(&active, driven);
         self.active.remove(&run);
+        self.tell_end(&run, mode);
         executed
     }
 }

@@ -177,7 +177,10 @@ impl Direct<'_> {
 
 pub(super) fn next_of(plan: &Plan) -> &Move {
     match plan {
-        Plan::First { next, .. } | Plan::Answered { next, .. } | Plan::Again { next } => next,
+        Plan::First { next, .. }
+        | Plan::Answered { next, .. }
+        | Plan::Expired { next, .. }
+        | Plan::Again { next } => next,
     }
 }
 
@@ -188,6 +191,10 @@ pub(super) fn without_effect(plan: Plan) -> Plan {
             next: effectless(next),
         },
         Plan::Answered { finished, next } => Plan::Answered {
+            finished,
+            next: effectless(next),
+        },
+        Plan::Expired { finished, next } => Plan::Expired {
             finished,
             next: effectless(next),
         },

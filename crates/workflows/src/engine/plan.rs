@@ -18,7 +18,7 @@ use crate::definition::{
 };
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId};
-use crate::model::{RunStatus, TerminalStatus, cut, effect_key};
+use crate::model::{DEADLINE_EXPIRED, RunStatus, TerminalStatus, cut, effect_key};
 use crate::routing::{self, Next, NodeOutcome, NodeResult};
 use crate::views::{LoadedRun, OpenAttempt};
 
@@ -79,10 +79,32 @@ impl Planner<'_> {
                     error: completed.as_ref().err().map(ToString::to_string),
                     output: completed.ok(),
                 };
-                let finished = FinishedAttempt::new(result.clone(), None)?;
+                let receipt = loaded.answer_receipt.as_ref();
+                let finished = FinishedAttempt::new(result.clone(), receipt)?;
                 Arc::make_mut(facts).apply(result);
                 let NextMove { next, failure } = self.next(facts)?;
                 Ok((Plan::Answered { finished, next }, failure))
+            }
+            (Some(attempt), None)
+                if loaded.asked.as_ref().is_some_and(|asked| asked.is_expired) =>
+            {
+                let started_at = attempt.started_at.0;
+                let finished_at = now.max(started_at);
+                let result = NodeResult {
+                    attempt_id: attempt.attempt_id.clone(),
+                    node_id: attempt.node_id.clone(),
+                    node_type: attempt.node_type.clone(),
+                    outcome: NodeOutcome::TimedOut,
+                    started_at,
+                    finished_at,
+                    duration_ms: finished_at - started_at,
+                    output: None,
+                    error: Some(NodeError::named("TimedOut", DEADLINE_EXPIRED).to_string()),
+                };
+                let finished = FinishedAttempt::new(result.clone(), None)?;
+                Arc::make_mut(facts).apply(result);
+                let NextMove { next, failure } = self.next(facts)?;
+                Ok((Plan::Expired { finished, next }, failure))
             }
             (Some(attempt), None) => {
                 let NextMove { next, failure } = self.dispatch(facts, &attempt.node_id)?;

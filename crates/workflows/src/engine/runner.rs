@@ -7,7 +7,7 @@ use holdpoint_state::{Database, Owner, StateError};
 
 use super::Deadlines;
 use super::active::{ActiveRun, ActiveRuns};
-use super::drive::{Drive, begun};
+use super::drive::{Current, Drive, begun};
 use super::executor::Executor;
 use super::facts::Facts;
 use super::host::{
@@ -73,28 +73,59 @@ impl Runner {
         let Some(loaded) = loaded.filter(|loaded| !loaded.status.is_terminal()) else {
             return Ok(Executed::Raced);
         };
+        let executed = self.take_up(&loaded, executor);
+        self.tell_end(run, loaded.mode);
+        executed
+    }
+
+    /// Tells the session how its run ended, if it did. The end is committed: whatever goes wrong with telling it, the search for work
+    /// tells it later.
+    pub(super) fn tell_end(&self, run: &RunId, mode: ExecutionMode) {
+        if mode == ExecutionMode::Interactive
+            && let Err(error) = commands::tell_end(&self.db, run)
+        {
+            tracing::warn!(run = %run, error = %error, "the end of a run could not be told yet");
+        }
+    }
+
+    fn take_up(
+        &self,
+        loaded: &LoadedRun,
+        executor: &mut Executor,
+    ) -> Result<Executed, WorkflowError> {
+        let run = &loaded.run_id;
         let resolved = self
             .resolver
             .resolve(&loaded.source, loaded.definition_digest);
         let definition = match compare_mounts(resolved, &loaded.mounted) {
             Ok(definition) => definition,
             Err(Unresolved::Unknown { .. }) => return Ok(Executed::Unknown),
-            Err(unresolved) => return self.put_aside(&loaded, &unresolved),
+            Err(unresolved) => return self.put_aside(loaded, &unresolved),
         };
-        if self.lacks_agents(&loaded, &definition) {
+        if self.lacks_agents(loaded, &definition) {
             return Ok(Executed::Unknown);
         }
-        let mut facts = Arc::new(Facts::of(&loaded, &definition));
+        if let Some(asked) = &loaded.asked {
+            match &asked.candidate {
+                Some((id, value)) => {
+                    return self.validate(loaded, &definition, (id, value), executor);
+                }
+                None if asked.is_expired => {}
+                // It waits, and nothing came.
+                None => return Ok(Executed::Raced),
+            }
+        }
+        let mut facts = Arc::new(Facts::of(loaded, &definition));
         let now = self.db.clock().now().0;
         let (plan, failure) = self
             .planner(&definition, executor)
-            .first(&loaded, &mut facts, now)?;
-        if self.draining.load(Ordering::SeqCst) {
+            .first(loaded, &mut facts, now)?;
+        if self.is_draining() {
             // The plan may have taken its time. Nothing is begun that would have to be stopped at once.
             return Ok(Executed::Raced);
         }
         self.active.claiming(run, loaded.revision);
-        let (next, claimed, failure) = match self.claim(&loaded, &definition, plan, failure) {
+        let (next, claimed, failure) = match self.claim(loaded, &definition, plan, failure) {
             Ok(claimed) => claimed,
             Err(error) => {
                 self.active.remove(run);
@@ -111,30 +142,56 @@ impl Runner {
         };
         let active = Arc::new(ActiveRun::new(claim, loaded.revision));
         self.active.insert(run, &active);
-        let driven = match begun(next, advanced, failure) {
+        let current = begun(next, advanced, failure);
+        let executed = self.go_on(&active, &definition, facts, current, executor);
+        let executed = self.settled(&active, executed);
+        self.active.remove(run);
+        executed
+    }
+
+    /// Executes a run that is owned, from an attempt that was begun.
+    pub(super) fn go_on(
+        &self,
+        active: &Arc<ActiveRun>,
+        definition: &Definition,
+        facts: Arc<Facts>,
+        current: Option<Current>,
+        executor: &mut Executor,
+    ) -> Result<Executed, WorkflowError> {
+        match current {
             Some(current) => Drive {
                 host: &Direct {
                     db: &self.db,
-                    active: &active,
+                    active,
                     draining: &self.draining,
                 },
-                definition: &definition,
+                definition,
                 agents: self.agents.as_ref(),
                 deadlines: &self.deadlines,
             }
             .run(facts, current, executor),
             None => Ok(Executed::Released),
-        };
-        let result = match driven {
+        }
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// What executing came to. A run that this runner can't go on with is put aside.
+    pub(super) fn settled(
+        &self,
+        active: &ActiveRun,
+        executed: Result<Executed, WorkflowError>,
+    ) -> Result<Executed, WorkflowError> {
+        match executed {
             Err(error) if error.is_claim_lost() => Ok(Executed::Lost),
             Err(error) => {
-                self.give_up(&active, &error);
+                self.give_up(active, &error);
                 Err(error)
             }
             Ok(executed) => Ok(executed),
-        };
-        self.active.remove(run);
-        result
+        }
     }
 
     /// Whether the run has steps that this program can't execute: it is left to one that can.

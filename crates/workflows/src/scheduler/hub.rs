@@ -15,6 +15,7 @@ use holdpoint_state::effects::BackOff;
 use crate::engine::{ActiveRuns, Early, Runner};
 use crate::error::WorkflowError;
 use crate::id::RunId;
+use crate::sessions::Sessions;
 
 /// How long a wait for idleness sleeps at most before it looks again.
 const LOOK: Duration = Duration::from_millis(100);
@@ -25,6 +26,8 @@ const LOOK_COST: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub(crate) struct Hub {
     clock: Arc<dyn Clock>,
+    /// The origin sessions that this process speaks with.
+    sessions: Arc<Sessions>,
     state: Mutex<State>,
     /// For workers. Nobody else waits here: a run that was put in line wakes one, and must not wake a thread that can't take it.
     work: Condvar,
@@ -166,6 +169,7 @@ impl Hub {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,
+            sessions: Arc::default(),
             state: Mutex::new(State::default()),
             work: Condvar::new(),
             search: Condvar::new(),
@@ -179,6 +183,11 @@ impl Hub {
     }
 
     // --- for the verbs of the program ---
+
+    /// The origin sessions that this process speaks with.
+    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
+    }
 
     /// The owner of the scheduler of this process, if one runs.
     pub(crate) fn owner(&self) -> Option<Owner> {

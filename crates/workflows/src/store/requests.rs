@@ -205,6 +205,7 @@ pub(crate) struct SubmissionRow {
     pub(crate) request_revision: u64,
     pub(crate) payload: Digest,
     pub(crate) outcome: SubmissionOutcome,
+    pub(crate) receipt: Option<Digest>,
 }
 
 /// The submission with an idempotency key.
@@ -216,7 +217,7 @@ pub(crate) fn submission(
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT submission_id, request_revision, payload_hash, outcome FROM interactive_submissions
+            "SELECT submission_id, request_revision, payload_hash, outcome, receipt_hash FROM interactive_submissions
              WHERE request_key = :request AND idempotency_key = :idempotency_key",
         )?
         .query_row(
@@ -227,20 +228,52 @@ pub(crate) fn submission(
                     request_revision: row.get::<_, i64>(1)?.unsigned_abs(),
                     payload: row.get(2)?,
                     outcome: row.get(3)?,
+                    receipt: row.get(4)?,
                 })
             },
         )
         .optional()?)
 }
 
-/// Whether a runner looks at a candidate for this request.
-pub(crate) fn is_validating(change: &mut Change<'_>, request: i64) -> Result<bool, StateError> {
+/// The candidate for this request that a runner has to look at.
+pub(crate) fn validating(
+    change: &mut Change<'_>,
+    request: i64,
+) -> Result<Option<String>, StateError> {
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT 1 FROM interactive_submissions WHERE request_key = :request AND outcome = 'validating'",
+            "SELECT submission_id FROM interactive_submissions WHERE request_key = :request AND outcome = 'validating'",
         )?
-        .exists(named_params! { ":request": request })?)
+        .query_row(named_params! { ":request": request }, |row| row.get(0))
+        .optional()?)
+}
+
+/// A candidate is the answer.
+pub(crate) fn accept_validating(
+    change: &mut Change<'_>,
+    submission: &str,
+    receipt: Digest,
+) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE interactive_submissions SET outcome = 'accepted', receipt_hash = :receipt
+             WHERE submission_id = :submission AND outcome = 'validating'",
+        )?
+        .execute(named_params! { ":submission": submission, ":receipt": receipt })?;
+    expect_one(written, "interactive_submissions", submission)
+}
+
+/// The next revision of a pending request: it is asked again.
+pub(crate) fn bump(change: &mut Change<'_>, request: i64) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE interactive_requests SET revision = revision + 1 WHERE request_key = :request AND status = 'pending'",
+        )?
+        .execute(named_params! { ":request": request })?;
+    expect_one(written, "interactive_requests", &request)
 }
 
 /// Stores a submission.
@@ -250,7 +283,7 @@ pub(crate) fn insert_submission(
     request: (i64, u64),
     idempotency_key: &str,
     payload: Digest,
-    (outcome, receipt): (SubmissionOutcome, Digest),
+    (outcome, receipt): (SubmissionOutcome, Option<Digest>),
 ) -> Result<(), StateError> {
     let now = change.now();
     let written = change

@@ -63,13 +63,16 @@ pub struct DisplayFacts {
     pub asks: Option<RequestKind>,
     /// Whether a live runner executes it.
     pub active: bool,
+    /// Whether a model turn goes on for it in its session.
+    pub turn: bool,
     /// Whether its queue row is parked.
     pub parked: bool,
     /// Whether a restart would be accepted now.
     pub restartable: bool,
 }
 
-/// The status, in order of precedence: terminal facts, an ambiguous effect, the pause, a pending request, a live runner.
+/// The status, in order of precedence: terminal facts, an ambiguous effect, the pause, a pending request, a live runner
+/// or an open turn.
 pub fn display_status(facts: &DisplayFacts) -> DisplayStatus {
     match facts.status {
         RunStatus::Completed => DisplayStatus::Completed,
@@ -83,13 +86,35 @@ pub fn display_status(facts: &DisplayFacts) -> DisplayStatus {
                 DisplayStatus::Paused
             } else if facts.asks.is_some() {
                 DisplayStatus::Waiting
-            } else if facts.active {
+            } else if facts.active || facts.turn {
                 DisplayStatus::Running
             } else {
                 DisplayStatus::Queued
             }
         }
     }
+}
+
+/// What goes on for a run at this moment, whatever its status word is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Activity {
+    /// A live runner executes it, or looks at a candidate.
+    SupervisedWorker,
+    /// A model turn goes on in its session.
+    OriginTurn,
+}
+
+/// What goes on for a run; nothing when it is idle.
+pub fn activity(facts: &DisplayFacts) -> Vec<Activity> {
+    let mut activity = Vec::new();
+    if facts.active {
+        activity.push(Activity::SupervisedWorker);
+    }
+    if facts.turn {
+        activity.push(Activity::OriginTurn);
+    }
+    activity
 }
 
 /// What a person can do with a run now. Hints: each command checks the exact facts again.
@@ -160,6 +185,7 @@ mod tests {
         ambiguous: false,
         asks: None,
         active: false,
+        turn: false,
         parked: false,
         restartable: false,
     };
@@ -180,6 +206,32 @@ mod tests {
                 "active",
                 DisplayFacts {
                     active: true,
+                    ..OPEN
+                },
+            ),
+            ("turn", DisplayFacts { turn: true, ..OPEN }),
+            (
+                "asks in a turn",
+                DisplayFacts {
+                    asks: Some(RequestKind::Agent),
+                    turn: true,
+                    ..OPEN
+                },
+            ),
+            (
+                "paused in a turn",
+                DisplayFacts {
+                    paused: true,
+                    asks: Some(RequestKind::Agent),
+                    turn: true,
+                    ..OPEN
+                },
+            ),
+            (
+                "completed in a turn",
+                DisplayFacts {
+                    status: RunStatus::Completed,
+                    turn: true,
                     ..OPEN
                 },
             ),
@@ -266,26 +318,31 @@ mod tests {
             .iter()
             .map(|(name, facts)| {
                 format!(
-                    "{name}: {} {:?}",
+                    "{name}: {} {:?} {:?}",
                     display_status(facts).as_str(),
-                    controls(facts)
+                    controls(facts),
+                    activity(facts)
                 )
             })
             .collect();
         insta::assert_snapshot!(lines.join("\n"), @r"
-        idle: queued [Cancel]
-        parked: queued [Resume, Cancel]
-        active: running [Pause, Cancel]
-        asks: waiting [Pause, Cancel, Answer]
-        asks agent: waiting [Pause, Cancel, Update, Submit]
-        asks assistant: waiting [Pause, Cancel]
-        asks decision: waiting [Pause, Cancel, HumanAnswer]
-        paused: paused [Resume, Cancel]
-        ambiguous: ambiguous [Review, Cancel]
-        completed: completed [Restart]
-        cancelled: cancelled [Review]
-        timed out: timed_out [Restart]
-        failed: failed []
+        idle: queued [Cancel] []
+        parked: queued [Resume, Cancel] []
+        active: running [Pause, Cancel] [SupervisedWorker]
+        turn: running [Pause, Cancel] [OriginTurn]
+        asks in a turn: waiting [Pause, Cancel, Update, Submit] [OriginTurn]
+        paused in a turn: paused [Resume, Cancel] [OriginTurn]
+        completed in a turn: completed [] [OriginTurn]
+        asks: waiting [Pause, Cancel, Answer] [SupervisedWorker]
+        asks agent: waiting [Pause, Cancel, Update, Submit] []
+        asks assistant: waiting [Pause, Cancel] []
+        asks decision: waiting [Pause, Cancel, HumanAnswer] []
+        paused: paused [Resume, Cancel] [SupervisedWorker]
+        ambiguous: ambiguous [Review, Cancel] []
+        completed: completed [Restart] [SupervisedWorker]
+        cancelled: cancelled [Review] []
+        timed out: timed_out [Restart] []
+        failed: failed [] []
         ");
     }
 }

@@ -6,7 +6,8 @@ use holdpoint_state::{Snapshot, StateError};
 
 use crate::id::RunId;
 
-/// Runs that nobody owns, or whose owner is dead, and nothing holds back: accepted answers first, then new and resumable work by its due time, then
+/// Runs that nobody owns, or whose owner is dead, and nothing holds back: candidates first, which somebody waits for in a session,
+/// and accepted answers, then requests whose model spent their time, then new and resumable work by its due time, then
 /// parked runs whose runner was lost, and those that were parked before they began.
 pub(crate) fn due(
     snapshot: &Snapshot<'_>,
@@ -18,6 +19,15 @@ pub(crate) fn due(
     let dead = format!("\n{}\n", snapshot.dead_owners(now)?.join("\n"));
     let queries = [
         "SELECT r.run_id
+         FROM interactive_submissions s INDEXED BY interactive_submissions_validating
+         CROSS JOIN interactive_requests q ON q.request_key = s.request_key
+         JOIN runs r ON r.resource_key = q.run_key
+         JOIN run_queue k ON k.run_key = q.run_key
+         LEFT JOIN leases l ON l.resource_key = q.run_key
+         WHERE s.outcome = 'validating' AND q.status = 'pending' AND r.paused = 0 AND k.error_code IS NULL
+             AND (l.expires_at IS NULL OR l.expires_at <= :now OR instr(:dead, char(10) || l.owner_id || char(10)) > 0)
+         ORDER BY s.submitted_at, s.request_key LIMIT :limit",
+        "SELECT r.run_id
          FROM interactive_requests q
          JOIN runs r ON r.resource_key = q.run_key
          JOIN run_queue k ON k.run_key = q.run_key
@@ -25,6 +35,17 @@ pub(crate) fn due(
          WHERE q.status = 'settled' AND q.consumed_at IS NULL AND r.paused = 0 AND r.finished_at IS NULL
              AND k.error_code IS NULL AND (l.expires_at IS NULL OR l.expires_at <= :now OR instr(:dead, char(10) || l.owner_id || char(10)) > 0)
          ORDER BY q.settled_at, q.run_key LIMIT :limit",
+        "SELECT r.run_id
+         FROM interactive_requests q INDEXED BY interactive_requests_of_agents
+         CROSS JOIN node_attempts a ON a.attempt_key = q.attempt_key
+         JOIN runs r ON r.resource_key = q.run_key
+         JOIN run_queue k ON k.run_key = q.run_key
+         LEFT JOIN leases l ON l.resource_key = q.run_key
+         WHERE q.status = 'pending' AND (q.kind = 'agent' OR q.kind = 'assistant') AND r.paused = 0 AND r.status = 'waiting'
+             AND k.error_code IS NULL AND 0 < a.timeout_ms
+             AND (l.expires_at IS NULL OR l.expires_at <= :now OR instr(:dead, char(10) || l.owner_id || char(10)) > 0)
+             AND a.timeout_ms <= (SELECT total(i.elapsed_ms) FROM attempt_active_intervals i WHERE i.attempt_key = a.attempt_key)
+         ORDER BY q.request_key LIMIT :limit",
         "SELECT r.run_id
          FROM run_queue k
          JOIN runs r ON r.resource_key = k.run_key

@@ -103,7 +103,8 @@ pub fn list(snapshot: &Snapshot<'_>, filter: &Filter, now: UnixMillis) -> Result
                  (SELECT count(*) FROM run_steps t WHERE t.run_key = r.resource_key), r.created_at, s.updated_at, r.finished_at,
                  l.expires_at,
                  (SELECT q.kind FROM interactive_requests q WHERE q.run_key = r.resource_key AND q.status = 'pending'),
-                 EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key AND e.status = 'ambiguous')
+                 EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key AND e.status = 'ambiguous'),
+                 EXISTS (SELECT 1 FROM workflow_turns t WHERE t.run_key = r.resource_key AND t.state = 'started')
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
              JOIN workflow_definitions d ON d.definition_digest = r.definition_digest
@@ -116,7 +117,8 @@ pub fn list(snapshot: &Snapshot<'_>, filter: &Filter, now: UnixMillis) -> Result
                  (SELECT count(*) FROM run_steps t WHERE t.run_key = r.resource_key), r.created_at, s.updated_at, r.finished_at,
                  l.expires_at,
                  (SELECT q.kind FROM interactive_requests q WHERE q.run_key = r.resource_key AND q.status = 'pending'),
-                 EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key AND e.status = 'ambiguous')
+                 EXISTS (SELECT 1 FROM effects e WHERE e.source_key = r.resource_key AND e.status = 'ambiguous'),
+                 EXISTS (SELECT 1 FROM workflow_turns t WHERE t.run_key = r.resource_key AND t.state = 'started')
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
              JOIN workflow_definitions d ON d.definition_digest = r.definition_digest
@@ -157,6 +159,7 @@ fn summary(row: &Row<'_>, now: UnixMillis) -> Result<RunSummary, SqlError> {
         (Some(_), _) => None,
     };
     let ambiguous = row.get(14)?;
+    let turn = row.get(15)?;
     let display_status = known.map(|status| {
         display_status(&DisplayFacts {
             status,
@@ -164,6 +167,7 @@ fn summary(row: &Row<'_>, now: UnixMillis) -> Result<RunSummary, SqlError> {
             ambiguous,
             asks: asks.flatten(),
             active: expires_at.is_some_and(|at| now < at),
+            turn,
             parked: false,
             restartable: false,
         })

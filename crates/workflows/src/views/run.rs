@@ -8,7 +8,10 @@ use holdpoint_state::{Digest, Snapshot, StateError};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::display::{Control, DisplayFacts, DisplayStatus, controls, display_status};
+use super::display::{
+    Activity, Control, DisplayFacts, DisplayStatus, activity, controls, display_status,
+};
+use super::messages::{TurnView, open_turn};
 use super::settings::{SettingsView, settings};
 use super::{json_column, text_column};
 use crate::definition::SourceIdentity;
@@ -119,6 +122,10 @@ pub struct RunView {
     pub status_detail: Option<String>,
     /// What can be done with it now.
     pub controls: Vec<Control>,
+    /// What goes on for it at this moment, whatever its status is.
+    pub activity: Vec<Activity>,
+    /// The model turn that goes on for it in its session.
+    pub open_turn: Option<TurnView>,
     /// Who executes it.
     pub execution_mode: ExecutionMode,
     /// The state of its queue row.
@@ -209,6 +216,7 @@ pub fn run(
         })
         .collect();
     view.request = request(snapshot, key)?;
+    view.open_turn = open_turn(snapshot, key)?;
     if let Some(attempt) = open_attempt(snapshot, key)? {
         if view.status == RunStatus::Running {
             view.current_node = Some(attempt.node_id.clone());
@@ -231,11 +239,13 @@ pub fn run(
         ambiguous: 0 < view.ambiguous_effects,
         asks,
         active,
+        turn: view.open_turn.is_some(),
         parked: view.queue_status == QueueStatus::Parked,
         restartable: view.status.is_terminal() && restarts && view.queue_status.is_settled(),
     };
     view.display_status = display_status(&facts);
     view.controls = controls(&facts);
+    view.activity = activity(&facts);
     Ok(Some(view))
 }
 
@@ -268,6 +278,8 @@ fn head(
             paused: row.get(7)?,
             status_detail: row.get(8)?,
             controls: Vec::new(),
+            activity: Vec::new(),
+            open_turn: None,
             execution_mode: row.get(9)?,
             queue_status: row.get(10)?,
             error_code: row.get(11)?,
@@ -517,6 +529,43 @@ pub(crate) struct LoadedRun {
     pub(crate) attempt: Option<OpenAttempt>,
     /// The accepted answer that the open attempt has not used yet.
     pub(crate) answer: Option<Value>,
+    /// The receipt of that answer, when it is the visible text of a model.
+    pub(crate) answer_receipt: Option<Value>,
+    /// What it waits for, while nobody gave it.
+    pub(crate) asked: Option<Asked>,
+}
+
+/// A pending request, as the engine looks at it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    /// The candidate that a runner has to look at, with its payload.
+    pub(crate) candidate: Option<(String, Value)>,
+    /// Whether a model spent the time of the request.
+    pub(crate) is_expired: bool,
+}
+
+fn asked(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<Asked>, StateError> {
+    Ok(snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT s.submission_id, b.content,
+                 (q.kind = 'agent' OR q.kind = 'assistant') AND 0 < a.timeout_ms AND a.timeout_ms <=
+                     (SELECT total(i.elapsed_ms) FROM attempt_active_intervals i WHERE i.attempt_key = a.attempt_key)
+             FROM interactive_requests q
+             JOIN node_attempts a ON a.attempt_key = q.attempt_key
+             LEFT JOIN interactive_submissions s ON s.request_key = q.request_key AND s.outcome = 'validating'
+             LEFT JOIN blobs b ON b.blob_hash = s.payload_hash
+             WHERE q.run_key = :run AND q.status = 'pending'",
+        )?
+        .query_row(named_params! { ":run": run }, |row| {
+            let candidate: Option<String> = row.get(0)?;
+            let payload = json_column(row, 1)?.unwrap_or(Value::Null);
+            Ok(Asked {
+                candidate: candidate.map(|candidate| (candidate, payload)),
+                is_expired: row.get::<_, Option<bool>>(2)?.unwrap_or(false),
+            })
+        })
+        .optional()?)
 }
 
 /// Loads a run for the engine.
@@ -570,16 +619,25 @@ pub(crate) fn load(
     })?;
     let answer = sql
         .prepare_cached(
-            "SELECT payload.content
+            "SELECT payload.content, CASE WHEN q.kind = 'assistant' THEN receipt.content END
              FROM interactive_requests q
              JOIN interactive_submissions s ON s.submission_id = q.accepted_submission_id
              JOIN blobs payload ON payload.blob_hash = s.payload_hash
+             LEFT JOIN blobs receipt ON receipt.blob_hash = s.receipt_hash
              WHERE q.run_key = :run AND q.status = 'settled' AND q.consumed_at IS NULL",
         )?
-        .query_row(named_params! { ":run": key }, |row| json_column(row, 0))
+        .query_row(named_params! { ":run": key }, |row| {
+            Ok((json_column(row, 0)?, json_column(row, 1)?))
+        })
         .optional()
-        .map_err(StateError::from)?
-        .flatten();
+        .map_err(StateError::from)?;
+    let (answer, answer_receipt) = answer.unwrap_or_default();
+    // Only a run that waits can ask, and most that are loaded do not wait.
+    let asked = if status == RunStatus::Waiting {
+        asked(snapshot, key)?
+    } else {
+        None
+    };
     Ok(Some(LoadedRun {
         run_id: id.clone(),
         revision,
@@ -601,6 +659,8 @@ pub(crate) fn load(
             .collect(),
         attempt: open_attempt(snapshot, key)?,
         answer,
+        answer_receipt,
+        asked,
     }))
 }
 

@@ -22,6 +22,7 @@ mod resilience;
 mod retention;
 mod routing;
 mod scheduling;
+mod sessions;
 mod settings;
 mod sources;
 mod start;
