@@ -226,16 +226,20 @@ fn converse(
 ) -> Result<(), PiError> {
     let mut stopped: Option<StopReason> = None;
     let mut until: Option<Instant> = None;
-    let say = |command: &Value| {
+    // To one that is being stopped nothing needs to be said: what does not listen gets signals.
+    let say = |command: &Value, stopped: Option<StopReason>| {
         if peer.say(command) {
             Ok(())
         } else {
-            Err(PiError::Protocol {
-                problem: "it does not read what it is told".to_owned(),
-            })
+            Err(stopped.map_or_else(
+                || PiError::Protocol {
+                    problem: "it does not read what it is told".to_owned(),
+                },
+                PiError::Stopped,
+            ))
         }
     };
-    say(&Dialogue::prompt(prompt))?;
+    say(&Dialogue::prompt(prompt), None)?;
     loop {
         let step = match peer.listen(until) {
             Heard::Stopped(reason) => {
@@ -262,7 +266,7 @@ fn converse(
         match (step, stopped) {
             (Some(Step::Settled), Some(reason)) => return Err(PiError::Stopped(reason)),
             (Some(Step::Settled), None) => return Ok(()),
-            (Some(Step::Say(command)), _) => say(&command)?,
+            (Some(Step::Say(command)), stopped) => say(&command, stopped)?,
             (Some(Step::Progress), None) => publish(dialogue.facts(), update),
             (Some(Step::Progress), Some(_)) | (None, _) => {}
         }

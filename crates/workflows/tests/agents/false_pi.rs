@@ -139,6 +139,27 @@ fn one_that_asks_and_never_listens_is_ended() {
 }
 
 #[test]
+fn one_that_never_listens_can_be_stopped() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("ready");
+    // As many answers as may wait, so that there is no room for an abort.
+    let asks = format!(
+        "yes '{{\"type\":\"extension_ui_request\",\"id\":\"u\",\"method\":\"input\"}}' | head -n 64; echo ready >{}; sleep 1000",
+        file.display()
+    );
+    let prompt = request(&"x".repeat(1 << 20));
+    let (failure, _) = execute_and_stop(&pi(&[&asks]), &prompt, StopReason::Cancelled, || {
+        wait_for_file(&file);
+    });
+    assert_eq!(
+        failure.error.outcome(),
+        NodeOutcome::Cancelled,
+        "{}",
+        failure.error
+    );
+}
+
+#[test]
 fn a_flood_fills_no_memory() {
     let before = peak_memory_kib();
     // 100 MB in one record, and as many in records that count for something.

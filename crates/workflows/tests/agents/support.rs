@@ -12,7 +12,7 @@ use holdpoint_workflows::{AttemptId, NodeId, RunId};
 use serde_json::Value;
 
 /// How long a test waits for what must happen.
-pub(crate) const LIMIT: Duration = Duration::from_mins(1);
+pub(crate) const LIMIT: Duration = Duration::from_mins(2);
 
 /// What an execution gave, and the updates that it published: type, key, data.
 pub(crate) type Executed = (
