@@ -43,7 +43,7 @@ impl Context {
 
     /// The workflows of the store, for a command about a run.
     pub(crate) fn workflows(&self) -> Result<Workflows, CommandError> {
-        Ok(Workflows::new(self.existing()?))
+        home::workflows(self.cli.home.as_deref(), self.existing()?)
     }
 
     /// A command line that does something in the same home, for a person to copy.

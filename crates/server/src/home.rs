@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use holdpoint_state::database::{product_path, product_path_in};
 use holdpoint_state::{Database, Identity, Refusal, Schema, StateError};
-use holdpoint_workflows::file::{self, SUFFIXES, WorkflowFile};
+use holdpoint_workflows::file::{self, WorkflowFile};
+use holdpoint_workflows::{Registry, Workflows};
 
 use serde_json::{Value, json};
 
@@ -104,6 +105,22 @@ pub(crate) fn open_existing(
     }
 }
 
+/// Where workflow files are looked for by name: in the project first, then in the home.
+fn places(home: Option<&Path>) -> Result<Vec<PathBuf>, CommandError> {
+    let mut places: Vec<PathBuf> = PROJECT_PLACES.iter().map(PathBuf::from).collect();
+    if let Some(directory) = store_path(home)?.parent() {
+        places.push(directory.join(GLOBAL_PLACE));
+    }
+    Ok(places)
+}
+
+/// The workflows of a store, which find what their files include by name.
+pub(crate) fn workflows(home: Option<&Path>, store: Database) -> Result<Workflows, CommandError> {
+    let workflows = Workflows::new(store);
+    workflows.registry().search(places(home)?);
+    Ok(workflows)
+}
+
 /// Reads a workflow by file or by name.
 ///
 /// It is a file when it has the ending of one or a `/` in it, and a name otherwise.
@@ -111,6 +128,9 @@ pub(crate) fn workflow(
     home: Option<&Path>,
     file_or_name: &Path,
 ) -> Result<WorkflowFile, CommandError> {
+    let places = places(home)?;
+    let registry = Registry::default();
+    registry.search(places.clone());
     let text = file_or_name.to_string_lossy();
     if text.contains('/') || file::is_workflow_file(file_or_name) {
         if !file_or_name.exists() {
@@ -118,22 +138,10 @@ pub(crate) fn workflow(
                 path: file_or_name.to_owned(),
             });
         }
-        return Ok(file::read(file_or_name)?);
+        return Ok(registry.read_file(file_or_name)?);
     }
-    let mut places: Vec<PathBuf> = PROJECT_PLACES.iter().map(PathBuf::from).collect();
-    if let Some(directory) = store_path(home)?.parent() {
-        places.push(directory.join(GLOBAL_PLACE));
-    }
-    let found = places
-        .iter()
-        .flat_map(|place| {
-            SUFFIXES
-                .iter()
-                .map(|suffix| place.join(format!("{text}{suffix}")))
-        })
-        .find(|path| path.is_file());
-    match found {
-        Some(path) => Ok(file::read(path)?),
+    match registry.file_named(&text) {
+        Some(path) => Ok(registry.read_file(path)?),
         None => Err(CommandError::NoWorkflow {
             name: text.into_owned(),
             places,

@@ -38,7 +38,7 @@ pub use cancellation::{CancellationSignal, CancellationSource, StopReason, Watch
 pub(crate) use compose::EXIT_PREFIX;
 pub use compose::{
     ENTRY_SCHEMA, ExitDraft, ExitFunction, IncludeDraft, IncludeProblem, IncludeTransition,
-    IncludedWorkflow, Library, Mount, NODES_MAX,
+    IncludedWorkflow, Library, Mount, NODES_MAX, Referrer,
 };
 pub use context::{Context, NodeContext, NodeError};
 pub(crate) use custom::Beside;

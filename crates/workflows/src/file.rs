@@ -28,7 +28,7 @@
 //!
 //! | Name | Value |
 //! |---|---|
-//! | `$input` | the input of the run, as it was normalised and stored |
+//! | `$input` | the input of the workflow, as it was normalised and stored |
 //! | `$outputs` | the latest output of each node whose latest visit ended `ok`, by node id |
 //! | `$results` | the latest result record of each node: `outcome`, `output`, `error`, `durationMs`, … |
 //! | `$run` | `{runId, nodeId, visit, attemptId}` and, in an action, `effectId` |
@@ -39,6 +39,11 @@
 //! like do not exist. Its steps, the size and depth of its values and its time are limited
 //! (`expression`). The dialect is that of [jaq](https://github.com/01mf02/jaq); for one, `.a = 1` does not
 //! make an object of `null`.
+//!
+//! # Other files
+//!
+//! `includes` names workflows that are parts of this one, by a path relative to the file, by `builtin:ID` or by a name; they are read
+//! with it (`library`). Inside them, all of the above is theirs.
 //!
 //! # Identity
 //!
@@ -54,7 +59,9 @@ mod error;
 mod expression;
 mod format;
 mod json;
+mod library;
 mod read;
+mod schema;
 mod tree;
 mod yaml;
 
@@ -72,6 +79,8 @@ pub use expression::{
     TEXT_MAX_BYTES, TIME_MAX,
 };
 pub use format::json_schema;
+pub(crate) use library::Loader;
+pub use library::{BUILTIN_PREFIX, Found, Names};
 pub use tree::Position;
 
 use crate::definition::{Definition, SourceIdentity};
@@ -101,16 +110,28 @@ pub fn is_workflow_file(path: &Path) -> bool {
         .any(|suffix| name.len() > suffix.len() && name.ends_with(suffix))
 }
 
-/// Reads a workflow file.
+/// Reads a workflow file, with the files that it includes.
 ///
 /// # Errors
 ///
-/// [`FileError`] with the place of the first mistake.
+/// [`FileError`] with the place of the first mistake, in this file or in one that it includes.
 pub fn read(path: impl AsRef<Path>) -> Result<WorkflowFile, FileError> {
-    let given = path.as_ref();
+    read_with(path, &library::NoNames)
+}
+
+/// Reads a workflow file that may include workflows by their names too.
+///
+/// # Errors
+///
+/// As [`read`].
+pub fn read_with(path: impl AsRef<Path>, names: &dyn Names) -> Result<WorkflowFile, FileError> {
+    read_by(path.as_ref(), &Loader::new(names))
+}
+
+fn read_by(given: &Path, loader: &Loader<'_>) -> Result<WorkflowFile, FileError> {
     let failed = |message: String| FileError {
         path: given.to_path_buf(),
-        position: Position { line: 1, column: 1 },
+        position: library::START,
         problem: Problem::Read { message },
     };
     // Asked before it is opened, since opening a pipe waits for its writer; and never more is read than a file may have, since what
@@ -127,8 +148,8 @@ pub fn read(path: impl AsRef<Path>) -> Result<WorkflowFile, FileError> {
         return Err(failed("it is larger than 1 MiB".to_owned()));
     }
     let path = std::path::absolute(given).map_err(|error| failed(error.to_string()))?;
-    let definition = parse_bytes(given, &bytes)?;
     let source = identity(&path, &bytes);
+    let definition = parse_bytes(given, &bytes, loader, Some(&source))?;
     Ok(WorkflowFile {
         definition,
         source,
@@ -136,13 +157,15 @@ pub fn read(path: impl AsRef<Path>) -> Result<WorkflowFile, FileError> {
     })
 }
 
-/// Reads the text of a workflow file; the name of `path` says its syntax.
+/// Reads the text of a workflow file; the name of `path` says its syntax. It is in no directory, so it includes nothing by a relative
+/// path.
 ///
 /// # Errors
 ///
 /// [`FileError`] with the place of the first mistake.
 pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Definition, FileError> {
-    parse_bytes(path.as_ref(), text.as_bytes())
+    let loader = Loader::new(&library::NoNames);
+    parse_bytes(path.as_ref(), text.as_bytes(), &loader, None)
 }
 
 /// The identity that a file with these bytes has: what a run keeps, and what a resume compares.
@@ -153,16 +176,29 @@ pub fn identity(absolute_path: &Path, bytes: &[u8]) -> SourceIdentity {
     }
 }
 
-fn parse_bytes(path: &Path, bytes: &[u8]) -> Result<Definition, FileError> {
-    definition(path, bytes).map_err(|(position, problem)| FileError {
-        path: path.to_path_buf(),
-        position,
-        problem,
+fn parse_bytes(
+    path: &Path,
+    bytes: &[u8],
+    loader: &Loader<'_>,
+    source: Option<&SourceIdentity>,
+) -> Result<Definition, FileError> {
+    definition(path, bytes, loader, source).map_err(|(position, problem)| match problem {
+        Problem::Included(error) => *error,
+        problem => FileError {
+            path: path.to_path_buf(),
+            position,
+            problem,
+        },
     })
 }
 
-fn definition(path: &Path, bytes: &[u8]) -> Result<Definition, (Position, Problem)> {
-    let start = Position { line: 1, column: 1 };
+fn definition(
+    path: &Path,
+    bytes: &[u8],
+    loader: &Loader<'_>,
+    source: Option<&SourceIdentity>,
+) -> Result<Definition, (Position, Problem)> {
+    let start = library::START;
     if !is_workflow_file(path) {
         return Err((start, Problem::Suffix));
     }
@@ -189,8 +225,10 @@ fn definition(path: &Path, bytes: &[u8]) -> Result<Definition, (Position, Proble
     } else {
         yaml::read(text)?
     };
-    let document = read::document(&tree).map_err(|error| error.into_problem(code))?;
-    compile::definition(&tree, document)
+    let document: format::WorkflowDocument =
+        read::document(&tree).map_err(|error| error.into_problem(code))?;
+    let _open = loader.open(path, &document.name);
+    compile::definition(&tree, document, loader, source)
 }
 
 /// The check of the workflows reference, section 2.3, that a value of the wrong type breaks.
@@ -211,8 +249,14 @@ fn code(path: &[String]) -> &'static str {
         ["nodes", _, "shell", "parse", ..] => "V24",
         ["nodes", _, "shell" | "writeFile" | "readFile", "effect", ..] => "V26",
         ["nodes", _, "shell" | "writeFile" | "readFile", ..] => "V23",
+        ["nodes", _, "agent" | "assistantMessage", "prompt", ..] => "V18",
+        ["nodes", _, "agent", "validate", ..] => "V20",
+        ["nodes", _, "agent" | "assistantMessage", ..] => "V19",
+        ["nodes", _, "notify", ..] => "V22",
         ["nodes", _, "checkpoint", ..] => "V27",
         ["nodes", ..] => "V15",
+        ["includes", ..] => "V31",
+        ["exits", ..] => "V32",
         ["edges", _, "switch", "on", ..] => "V34",
         ["edges", _, "switch", ..] => "V35",
         ["edges", ..] => "V33",

@@ -5,14 +5,14 @@
 //! gone or changed (`engine`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock};
 
 use holdpoint_state::Digest;
 use serde_json::Value;
 
-use crate::definition::{Definition, SourceIdentity};
-use crate::file;
+use crate::definition::{Definition, IncludeProblem, Library, Referrer, SourceIdentity};
+use crate::file::{self, FileError, Found, Names, WorkflowFile};
 
 /// How many differences between two definitions are told.
 const DIFFERENCES_MAX: usize = 20;
@@ -72,6 +72,8 @@ struct Known {
     inline: BTreeMap<String, Vec<Definition>>,
     /// By id, with the revision.
     builtin: BTreeMap<String, (String, Definition)>,
+    /// Where workflow files are looked for by name.
+    directories: Vec<PathBuf>,
 }
 
 impl Registry {
@@ -93,6 +95,39 @@ impl Registry {
         known
             .builtin
             .insert(id.to_owned(), (revision.to_owned(), definition.clone()));
+    }
+
+    /// Looks for workflow files by name in these directories, in this order, before registered and built-in workflows.
+    pub fn search(&self, directories: Vec<PathBuf>) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.directories = directories;
+    }
+
+    /// The workflow file of a name in the directories that are searched.
+    pub fn file_named(&self, name: &str) -> Option<PathBuf> {
+        // A name is no path: it leads nowhere else.
+        if name.contains(['/', '\\', '\0']) {
+            return None;
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known
+            .directories
+            .iter()
+            .flat_map(|place| {
+                file::SUFFIXES
+                    .iter()
+                    .map(move |suffix| place.join(format!("{name}{suffix}")))
+            })
+            .find(|path| path.is_file())
+    }
+
+    /// Reads a workflow file, which may include what the registry knows.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`file::read`].
+    pub fn read_file(&self, path: impl AsRef<Path>) -> Result<WorkflowFile, FileError> {
+        file::read_with(path, self)
     }
 
     /// The latest registered definition of a name.
@@ -121,6 +156,26 @@ impl Registry {
             .collect()
     }
 
+    /// The names of the files in the directories that are searched.
+    fn file_names(&self) -> Vec<String> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = known
+            .directories
+            .iter()
+            .filter_map(|place| std::fs::read_dir(place).ok())
+            .flatten()
+            .flatten();
+        entries
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().ok()?;
+                let stem = file::SUFFIXES
+                    .iter()
+                    .find_map(|suffix| name.strip_suffix(suffix))?;
+                (!stem.is_empty()).then(|| stem.to_owned())
+            })
+            .collect()
+    }
+
     fn version(&self, name: &str, digest: Digest) -> Option<Definition> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let versions = known.inline.get(name)?;
@@ -128,6 +183,61 @@ impl Registry {
             .iter()
             .find(|version| version.digest() == digest.0)
             .cloned()
+    }
+}
+
+impl Names for Registry {
+    fn named(&self, name: &str) -> Option<Found> {
+        if let Some(path) = self.file_named(name) {
+            return Some(Found::File(path));
+        }
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let registered = known.inline.get(name).and_then(|versions| versions.last());
+        match registered {
+            Some(definition) => Some(Found::Definition(
+                definition.clone(),
+                definition.source_identity(),
+            )),
+            None => built_in(&known, name),
+        }
+    }
+
+    fn builtin(&self, id: &str) -> Option<Found> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        built_in(&known, id)
+    }
+
+    fn all_names(&self) -> Vec<String> {
+        let mut names = self.names();
+        names.extend(self.file_names());
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn all_builtins(&self) -> Vec<String> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.builtin.keys().cloned().collect()
+    }
+}
+
+fn built_in(known: &Known, id: &str) -> Option<Found> {
+    let (revision, definition) = known.builtin.get(id)?;
+    let source = SourceIdentity::Builtin {
+        id: id.to_owned(),
+        revision: revision.clone(),
+    };
+    Some(Found::Definition(definition.clone(), source))
+}
+
+/// A workflow that a program builds may include what the registry knows by name.
+impl Library for Registry {
+    fn resolve(
+        &self,
+        reference: &str,
+        referrer: &Referrer<'_>,
+    ) -> Result<(Definition, SourceIdentity), IncludeProblem> {
+        file::Loader::new(self).resolve(reference, referrer)
     }
 }
 
@@ -181,13 +291,17 @@ impl SourceResolver for Registry {
                 };
                 Ok((definition.clone(), source))
             }
-            SourceIdentity::File { path, sha256 } => read_file(Path::new(path), sha256),
+            SourceIdentity::File { path, sha256 } => read_file(self, Path::new(path), sha256),
         }
     }
 }
 
-fn read_file(path: &Path, sha256: &str) -> Result<(Definition, SourceIdentity), Unresolved> {
-    match file::read(path) {
+fn read_file(
+    registry: &Registry,
+    path: &Path,
+    sha256: &str,
+) -> Result<(Definition, SourceIdentity), Unresolved> {
+    match registry.read_file(path) {
         Ok(read) => Ok((read.definition, read.source)),
         Err(error) => {
             // The same bytes that gave a definition once and give none now are a fault of this program, not an edit.

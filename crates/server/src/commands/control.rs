@@ -3,7 +3,7 @@
 //! A person who types one of them means it: a run that another process executes is taken away from it, unless `--if-free` is given.
 
 use holdpoint_workflows::commands::{Control, ForeignClaim, Restart};
-use holdpoint_workflows::{RunId, WorkflowError, Workflows, file};
+use holdpoint_workflows::{RunId, WorkflowError, Workflows};
 
 use super::{Context, actor};
 use crate::cli::{ControlArgs, RestartArgs, ResumeArgs};
@@ -102,7 +102,7 @@ pub(super) fn restart(context: &Context, args: &RestartArgs) -> Result<ExitStatu
 fn check_file(workflows: &Workflows, run: &RunId) -> Result<(), CommandError> {
     let source = workflows.view(run)?.source;
     match source.filter(|source| source.source_type == "file") {
-        Some(file) => match file::read(&file.reference) {
+        Some(file) => match workflows.registry().read_file(&file.reference) {
             Ok(_) => Ok(()),
             Err(source) => Err(CommandError::SourceGone {
                 run: run.clone(),

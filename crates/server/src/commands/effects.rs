@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{Context, actor, value};
 use crate::cli::{DecisionWord, EffectsListArgs, ResolveArgs};
 use crate::error::{CommandError, ExitStatus};
+use crate::home;
 use crate::output::text;
 
 /// `effects list`.
@@ -114,7 +115,7 @@ pub(super) fn resolve(context: &Context, args: &ResolveArgs) -> Result<ExitStatu
     };
     let receipt = effects::resolve(&store, resolution)?;
     let resolved = receipt.value;
-    let workflows = Workflows::new(store);
+    let workflows = home::workflows(context.cli.home.as_deref(), store)?;
     let resumed = match RunId::new(&seen.source_key) {
         Ok(run) if seen.source_type == "run" && !args.stay => resume(&workflows, &run)?,
         _ => None,

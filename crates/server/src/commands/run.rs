@@ -47,7 +47,7 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         start = start.key(key);
     }
     let store = context.store()?;
-    let workflows = Workflows::new(store.clone());
+    let workflows = home::workflows(context.cli.home.as_deref(), store.clone())?;
     if args.detach {
         let receipt = workflows.start(&start)?;
         let view = workflows.view(&receipt.value)?;

@@ -123,10 +123,18 @@ pub struct Mount {
     pub source: SourceIdentity,
 }
 
+/// The workflow that has a reference.
+#[derive(Debug, Clone, Copy)]
+pub struct Referrer<'a> {
+    /// Its name.
+    pub workflow: &'a str,
+    /// Its source, which relative paths are relative to; a workflow that a program builds has none.
+    pub source: Option<&'a SourceIdentity>,
+}
+
 /// Finds the workflow that a reference names.
-pub trait Library: Send + Sync {
-    /// The workflow, and where it came from. `from` is the source of the workflow that has the reference, which relative paths
-    /// are relative to.
+pub trait Library {
+    /// The workflow, and where it came from.
     ///
     /// # Errors
     ///
@@ -134,7 +142,7 @@ pub trait Library: Send + Sync {
     fn resolve(
         &self,
         reference: &str,
-        from: Option<&SourceIdentity>,
+        referrer: &Referrer<'_>,
     ) -> Result<(Definition, SourceIdentity), IncludeProblem>;
 }
 
@@ -145,7 +153,7 @@ impl Library for NoLibrary {
     fn resolve(
         &self,
         reference: &str,
-        _from: Option<&SourceIdentity>,
+        _referrer: &Referrer<'_>,
     ) -> Result<(Definition, SourceIdentity), IncludeProblem> {
         Err(IncludeProblem::Unresolved {
             reference: reference.to_owned(),
@@ -191,13 +199,14 @@ fn one(
     draft: IncludeDraft,
     library: &dyn Library,
 ) -> Result<Included, IncludeProblem> {
+    let referrer = Referrer { workflow, source };
     let find = |wanted: IncludedWorkflow| match wanted {
         IncludedWorkflow::Definition(definition) => {
             let source = definition.source_identity();
             Ok((definition, source))
         }
         IncludedWorkflow::Found(definition, source) => Ok((definition, source)),
-        IncludedWorkflow::Reference(reference) => library.resolve(&reference, source),
+        IncludedWorkflow::Reference(reference) => library.resolve(&reference, &referrer),
     };
     let (definition, found_at) = find(draft.workflow)?;
     check::included(

@@ -3,8 +3,10 @@
 //! Not here: syntax and positions (`tree`, `read`), the checks that every definition has to pass.
 
 mod action;
+mod include;
 mod input;
 mod settings;
+mod talk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,11 +16,12 @@ use serde_json::{Map, Value};
 use super::error::Problem;
 use super::expression::{Environment, Expression};
 use super::format::{EdgeDocument, NodeDocument, Template, WorkflowDocument};
+use super::library::Loader;
 use super::tree::{NodeIndex, Position, Tree};
 use crate::definition::{
     Checkpoint, Compute, Definition, DefinitionError, Draft, EdgeDraft, IncludeProblem,
-    NodeContext, NodeDraft, NodeError, NodeKind, TargetDraft, TimeBudget, Timeout, Title,
-    ValueFunction,
+    NodeContext, NodeDraft, NodeError, NodeKind, SourceIdentity, TargetDraft, TimeBudget, Timeout,
+    Title, ValueFunction,
 };
 
 type Located = (Position, Problem);
@@ -66,11 +69,22 @@ impl Prepared {
 
 struct Compiler<'t> {
     tree: &'t Tree,
+    loader: &'t Loader<'t>,
+    source: Option<&'t SourceIdentity>,
 }
 
 /// Makes the definition.
-pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Definition> {
-    let compiler = Compiler { tree };
+pub(super) fn definition<'t>(
+    tree: &'t Tree,
+    document: WorkflowDocument,
+    loader: &'t Loader<'t>,
+    source: Option<&'t SourceIdentity>,
+) -> Result<Definition> {
+    let compiler = Compiler {
+        tree,
+        loader,
+        source,
+    };
     let max_steps = compiler.max_steps(document.max_steps.as_ref())?;
     let title = document
         .title
@@ -94,6 +108,11 @@ pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Defi
     for (index, edge) in document.edges.into_iter().enumerate() {
         edges.push(compiler.edge(index, edge)?);
     }
+    let mut includes = Vec::new();
+    for (name, include) in document.includes.0 {
+        includes.push(compiler.include(&document.name, name, include)?);
+    }
+    let exits = compiler.exits(document.exits)?;
     let draft = Draft {
         name: document.name,
         contract_id: document.contract_id,
@@ -104,10 +123,10 @@ pub(super) fn definition(tree: &Tree, document: WorkflowDocument) -> Result<Defi
         start_at: document.start_at,
         max_steps,
         nodes,
-        includes: Vec::new(),
-        exits: Vec::new(),
+        includes,
+        exits,
         edges,
-        source: None,
+        source: source.cloned(),
     };
     draft
         .build()
@@ -172,7 +191,14 @@ impl Compiler<'_> {
             | E::NodeIdInherited { node }
             | E::NodeTwice { node } => key(node),
             E::NodeTimeout { node: id, .. } => node(id, &["timeoutMs"]),
-            E::NodeType { node: id, .. } | E::ExpectedOutput { node: id, .. } => node(id, &[]),
+            E::NodeType { node: id, .. } => node(id, &[]),
+            E::ExpectedOutput { node: id, .. } => {
+                [["agent", "expects"], ["assistantMessage", "maxChars"]]
+                    .into_iter()
+                    .map(|path| node(id, &path))
+                    .max()
+                    .unwrap_or_else(|| node(id, &[]))
+            }
             E::EffectType { node: id, .. } => ["shell", "writeFile", "readFile"]
                 .into_iter()
                 .map(|kind| node(id, &[kind, "effect", "type"]))
@@ -275,6 +301,9 @@ impl Compiler<'_> {
             write_file,
             read_file,
             checkpoint,
+            agent,
+            assistant_message,
+            notify,
             timeout_ms,
             status_detail,
         } = document;
@@ -322,6 +351,15 @@ impl Compiler<'_> {
             };
             kinds.push(("checkpoint", NodeKind::Checkpoint(checkpoint)));
         }
+        if let Some(document) = agent {
+            kinds.push(("agent", self.agent(&id, document)?));
+        }
+        if let Some(document) = assistant_message {
+            kinds.push(("assistantMessage", self.assistant_message(document)?));
+        }
+        if let Some(document) = notify {
+            kinds.push(("notify", self.notify(document)?));
+        }
         let found: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
         if 1 < found.len() {
             let message = format!(
@@ -332,7 +370,7 @@ impl Compiler<'_> {
         }
         let Some((_, kind)) = kinds.pop() else {
             let message = format!(
-                "node {id:?} needs one of compute, settingsRoute, shell, writeFile, readFile, checkpoint"
+                "node {id:?} needs one of compute, settingsRoute, shell, writeFile, readFile, checkpoint, agent, assistantMessage, notify"
             );
             return self.refuse(&path, "V15", message);
         };

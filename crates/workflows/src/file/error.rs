@@ -32,6 +32,7 @@ impl FileError {
         match &self.problem {
             Problem::Definition(error) => Some(error.code()),
             Problem::Shape { code, .. } => Some(code),
+            Problem::Included(error) => error.code(),
             Problem::Read { .. }
             | Problem::Suffix
             | Problem::Syntax { .. }
@@ -97,6 +98,9 @@ pub enum Problem {
         /// What is wrong with it.
         message: String,
     },
+    /// A file that this one includes has a mistake. Who reads a file gets the error of that file itself.
+    #[error("{0}")]
+    Included(Box<FileError>),
     /// The parts are well formed but make no definition.
     #[error("{0}")]
     Definition(DefinitionError),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::read::Marked;
-use crate::definition::Recovery;
+use crate::definition::{NotificationKind, Recovery};
 use crate::shell::Stream;
 
 /// A workflow: a graph of nodes and routes that a run follows from `startAt`.
@@ -52,6 +52,14 @@ pub(super) struct WorkflowDocument {
     /// The nodes by id.
     #[schemars(with = "BTreeMap<String, NodeDocument>", extend("minProperties" = 1))]
     pub(super) nodes: Ordered<NodeDocument>,
+    /// Other workflows that are parts of this one, by name. A route leads to the name and leaves from `name.exit`.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, IncludeDocument>")]
+    pub(super) includes: Ordered<IncludeDocument>,
+    /// The ways to leave this workflow when another one includes it, by name.
+    #[serde(default)]
+    #[schemars(with = "Option<BTreeMap<String, ExitDocument>>", extend("minProperties" = 1))]
+    pub(super) exits: Option<Ordered<ExitDocument>>,
     /// The routes; a node without one ends the run with its output.
     #[serde(default)]
     pub(super) edges: Vec<EdgeDocument>,
@@ -178,7 +186,8 @@ pub(super) enum ActorWord {
     System,
 }
 
-/// One node: exactly one of `compute`, `settingsRoute`, `shell`, `writeFile`, `readFile` and `checkpoint`, and options.
+/// One node: exactly one of `compute`, `settingsRoute`, `shell`, `writeFile`, `readFile`, `checkpoint`, `agent`, `assistantMessage` and
+/// `notify`, and options.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(
     rename_all = "camelCase",
@@ -192,6 +201,9 @@ pub(super) enum ActorWord {
     { "required": ["writeFile"] },
     { "required": ["readFile"] },
     { "required": ["checkpoint"] },
+    { "required": ["agent"] },
+    { "required": ["assistantMessage"] },
+    { "required": ["notify"] },
 ]))]
 pub(super) struct NodeDocument {
     /// A pure value; it may be computed again after a crash.
@@ -214,6 +226,15 @@ pub(super) struct NodeDocument {
     /// Waits for an answer, which becomes the output.
     #[serde(default)]
     pub(super) checkpoint: Option<CheckpointDocument>,
+    /// A step that a model does; its output is what it submits.
+    #[serde(default)]
+    pub(super) agent: Option<AgentDocument>,
+    /// A step whose output is the next text that the model shows in the origin session. A headless run fails there.
+    #[serde(default)]
+    pub(super) assistant_message: Option<AssistantMessageDocument>,
+    /// A text that the origin session is shown. A headless run fails there.
+    #[serde(default)]
+    pub(super) notify: Option<NotifyDocument>,
     /// How long one attempt may take, in milliseconds. Default 15 minutes, null is no limit.
     #[serde(default, deserialize_with = "present")]
     #[schemars(with = "Option<Template>")]
@@ -342,6 +363,120 @@ pub(super) struct CheckpointDocument {
     pub(super) request: Option<Template>,
 }
 
+/// A step that a model does.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with a prompt"
+)]
+pub(super) struct AgentDocument {
+    /// What the model is told; a text.
+    pub(super) prompt: Template,
+    /// Says in words which output is wanted.
+    #[serde(default)]
+    pub(super) expects: Option<String>,
+    /// Accepts or rejects what is submitted: a JSON Schema, or an expression that sees it as `.` and gives true, false or a text that
+    /// says what is wrong.
+    #[serde(default)]
+    #[schemars(with = "Option<Validation>")]
+    pub(super) validate: Option<Marked<Value>>,
+}
+
+/// A step whose output is the next text that the model shows.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with a prompt"
+)]
+pub(super) struct AssistantMessageDocument {
+    /// What the model is told; a text.
+    pub(super) prompt: Template,
+    /// The most characters that the text may have.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub(super) max_chars: Option<u32>,
+}
+
+/// A text that the origin session is shown.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with kind and message"
+)]
+pub(super) struct NotifyDocument {
+    /// `progress` when the work goes on, `final` when it is done.
+    pub(super) kind: NotificationKind,
+    /// The text; not blank.
+    pub(super) message: Template,
+}
+
+/// A workflow in this one.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with a workflow"
+)]
+pub(super) struct IncludeDocument {
+    /// Which one: a path, relative to this file; `builtin:` and an id; or a name.
+    pub(super) workflow: String,
+    /// Its input. Without it, it gets the input of this workflow.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<Template>")]
+    pub(super) input: Option<Template>,
+    /// The settings that it begins with. Without it, those that it declares.
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(with = "Option<Template>")]
+    pub(super) settings: Option<Template>,
+    /// A workflow whose outside it must have: contract id, exits, and whether the input is checked.
+    #[serde(default)]
+    pub(super) contract: Option<String>,
+}
+
+/// A way to leave this workflow.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with from"
+)]
+pub(super) struct ExitDocument {
+    /// The node that it follows; no route leaves it. Its output is taken out.
+    pub(super) from: String,
+    /// Accepts or rejects the output: a JSON Schema, or an expression that sees it as `.` and gives true, false or a text that says
+    /// what is wrong.
+    #[serde(default)]
+    #[schemars(with = "Option<Validation>")]
+    pub(super) validate: Option<Marked<Value>>,
+}
+
+/// What accepts or rejects an output, for the JSON Schema of the format.
+struct Validation;
+
+impl JsonSchema for Validation {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Validation".into()
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "An expression, or a JSON Schema with the keywords type, enum, const, properties, required, additionalProperties, items, minItems, maxItems, minLength, maxLength, minimum, maximum, exclusiveMinimum, exclusiveMaximum, allOf, anyOf, oneOf and not.",
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": { "jq": { "type": "string", "description": "Gives true, false, or a text that says what is wrong." } },
+                    "required": ["jq"],
+                    "additionalProperties": false,
+                },
+                { "type": ["object", "boolean"] },
+            ],
+        })
+    }
+}
+
 /// A route: `to` one node, or by a `switch`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(
@@ -351,11 +486,11 @@ pub(super) struct CheckpointDocument {
 )]
 #[schemars(extend("oneOf" = [{ "required": ["to"] }, { "required": ["switch"] }]))]
 pub(super) struct EdgeDocument {
-    /// The node that the route leaves.
+    /// The node that the route leaves, or an exit of an include: `name.exit`.
     #[serde(default)]
     #[schemars(required)]
     pub(super) from: Option<String>,
-    /// The node that it leads to.
+    /// The node or include that it leads to.
     #[serde(default)]
     #[schemars(with = "String")]
     pub(super) to: Option<String>,

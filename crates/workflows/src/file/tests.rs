@@ -1,8 +1,10 @@
 //! Workflow files: what is read, and the place and words of every mistake.
 
+mod includes;
 mod mistakes;
 mod random;
 mod settings;
+mod talk;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,6 +63,27 @@ impl<'d> Trial<'d> {
         }
     }
 
+    fn context<'a>(
+        &'a self,
+        node_id: &'a NodeId,
+        run_id: &'a RunId,
+        attempt_id: &'a AttemptId,
+    ) -> NodeContext<'a> {
+        NodeContext {
+            publisher: crate::updates::Publisher::default(),
+            run_id,
+            node_id,
+            visit: routing::visit_number(node_id, &self.steps),
+            attempt_id,
+            input: &self.input,
+            outputs: &self.outputs,
+            results: &self.results,
+            cancellation: CancellationSignal::never(),
+            settings: None,
+            effect_id: None,
+        }
+    }
+
     fn step(
         &mut self,
         id: &NodeId,
@@ -70,19 +93,7 @@ impl<'d> Trial<'d> {
             RunId::new("run-1").unwrap(),
             AttemptId::new("attempt-1").unwrap(),
         );
-        let context = NodeContext {
-            publisher: crate::updates::Publisher::default(),
-            run_id: &run_id,
-            node_id: id,
-            visit: routing::visit_number(id, &self.steps),
-            attempt_id: &attempt_id,
-            input: &self.input,
-            outputs: &self.outputs,
-            results: &self.results,
-            cancellation: CancellationSignal::never(),
-            settings: None,
-            effect_id: None,
-        };
+        let context = self.context(id, &run_id, &attempt_id);
         match &self.definition.node(id).unwrap().kind {
             NodeKind::Compute(compute) => (compute.run)(&context),
             NodeKind::Action(action) => {

@@ -1,11 +1,12 @@
 //! A workflow in another one: what its nodes see, where it ends, which limits hold, and that only its own sources execute it.
 
 use holdpoint_workflows::RunId;
-use holdpoint_workflows::Workflows;
-use holdpoint_workflows::commands::Answer;
+use holdpoint_workflows::commands::{Answer, Control};
 use holdpoint_workflows::definition::{Definition, EffectSpec, NodeError, Workflow};
-use holdpoint_workflows::model::{RunStatus, effect_key};
+use holdpoint_workflows::model::{RequestStatus, RunStatus, effect_key};
+use holdpoint_workflows::settings::Settings;
 use holdpoint_workflows::views::RunView;
+use holdpoint_workflows::{WorkflowError, Workflows, file};
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, LONG};
@@ -463,4 +464,229 @@ fn what_an_included_node_sees_is_the_same_after_a_restart_of_the_host() {
         fixture.text("SELECT idempotency_key FROM effects"),
         effect_key(&run, "test.act", &node, 1)
     );
+}
+#[test]
+fn each_mount_has_its_source_and_readers_see_those_that_are_public() {
+    let fixture = Fixture::new();
+    let run = fixture.workflows.run(&increment(), json!(null)).unwrap();
+    let view = fixture.workflows.view(&run).unwrap();
+    assert_eq!(
+        (view.definition_digest, view.mounted_sources.len()),
+        (None, 0)
+    );
+
+    let path = fixture.store.directory().join("child.workflow.json");
+    std::fs::write(&path, CHILD).unwrap();
+    let child = file::read(&path).unwrap().definition;
+    let definition = Workflow::new("parent")
+        .start_at("first")
+        .compute("first", |_| Ok(()))
+        .include("of-file", &child)
+        .include("of-program", &increment())
+        .edge("first", "of-file")
+        .edge("of-file.done", "of-program")
+        .build()
+        .unwrap();
+    let run = fixture.workflows.run(&definition, json!(null)).unwrap();
+    let view = fixture.workflows.view(&run).unwrap();
+    assert_eq!(view.definition_digest, Some(definition.digest_text()));
+    let mounted: Vec<(&str, &str)> = view
+        .mounted_sources
+        .iter()
+        .map(|mounted| {
+            let source = &mounted.source;
+            (mounted.mount_path.as_str(), source.reference.as_str())
+        })
+        .collect();
+    assert_eq!(mounted, [("of-file", path.to_str().unwrap())]);
+    assert_eq!(fixture.count("SELECT count(*) FROM run_sources"), 4);
+}
+
+const CHILD: &str = r#"{
+  "name": "child",
+  "startAt": "ask",
+  "nodes": {
+    "ask": { "checkpoint": { "summary": "Go on?" } },
+    "end": { "compute": { "jq": "[$input, $outputs.ask]" } }
+  },
+  "edges": [{ "from": "ask", "to": "end" }],
+  "exits": { "done": { "from": "end" } }
+}"#;
+
+const PARENT: &str = r#"{
+  "name": "parent",
+  "startAt": "first",
+  "nodes": { "first": { "compute": 1 } },
+  "includes": { "child": { "workflow": "./child.workflow.json", "input": { "jq": "$outputs.first" } } },
+  "edges": [{ "from": "first", "to": "child" }]
+}"#;
+
+#[test]
+fn edge_045_an_edited_mount_parks_its_runs_and_the_old_file_lets_them_go_on() {
+    let fixture = Fixture::new();
+    let directory = fixture.store.directory();
+    let (parent, child) = (
+        directory.join("parent.workflow.json"),
+        directory.join("child.workflow.json"),
+    );
+    std::fs::write(&parent, PARENT).unwrap();
+    std::fs::write(&child, CHILD).unwrap();
+    let scheduler = fixture.scheduler();
+    let run = fixture
+        .workflows
+        .run_file(&file::read(&parent).unwrap(), json!(null))
+        .unwrap();
+    let view = fixture.workflows.wait(&run, LONG).unwrap();
+    assert_eq!(view.status, RunStatus::Waiting);
+
+    // What is only displayed is no change; what is executed is one; and a file that gives no workflow is one too, since the root is
+    // as it was.
+    let displayed = CHILD.replace("Go on?", "Shall it go on?");
+    let changed = CHILD.replace("$outputs.ask]", "$outputs.ask, 2]");
+    fixture.workflows.pause(&Control::of(&run)).unwrap();
+    for (text, is_refused) in [
+        (displayed.as_str(), false),
+        (changed.as_str(), true),
+        ("{", true),
+        (CHILD, false),
+    ] {
+        std::fs::write(&child, text).unwrap();
+        let before = fixture.rows();
+        let resumed = fixture.workflows.resume(&Control::of(&run));
+        if is_refused {
+            let error = resumed.unwrap_err();
+            assert!(
+                matches!(error, WorkflowError::SourceChanged { .. }),
+                "{error}"
+            );
+            assert_eq!(before, fixture.rows());
+        } else {
+            resumed.unwrap();
+            fixture.workflows.pause(&Control::of(&run)).unwrap();
+        }
+    }
+    fixture.workflows.resume(&Control::of(&run)).unwrap();
+
+    std::fs::write(&child, &changed).unwrap();
+    fixture
+        .workflows
+        .answer(&Answer::new(&run, json!("yes")))
+        .unwrap();
+    let view = fixture
+        .workflows
+        .wait_for(&run, LONG, |view| view.error_code.is_some())
+        .unwrap();
+    assert_eq!(view.error_code.as_deref(), Some("workflowSourceChanged"));
+    assert_eq!(view.status, RunStatus::Waiting);
+    std::fs::write(&child, CHILD).unwrap();
+    fixture.workflows.resume(&Control::of(&run)).unwrap();
+    let view = fixture.workflows.wait(&run, LONG).unwrap();
+    assert_eq!(
+        view.final_output,
+        Some(json!({ "exit": "done", "output": [1, "yes"] }))
+    );
+    scheduler.stop(LONG);
+}
+
+#[test]
+fn the_example_asks_again_until_a_person_approves() {
+    let fixture = Fixture::new();
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/proposal.workflow.yaml");
+    let example = file::read(path).unwrap();
+    let scheduler = fixture.scheduler();
+    let run = fixture
+        .workflows
+        .run_file(&example, json!({ "topic": "a holiday" }))
+        .unwrap();
+    for (asked, answer) in [
+        (
+            "We propose a holiday.",
+            json!({ "approved": false, "reason": "it is hot" }),
+        ),
+        (
+            "We propose a holiday. Besides, it is hot.",
+            json!({ "approved": true }),
+        ),
+    ] {
+        let view = fixture.workflows.wait(&run, LONG).unwrap();
+        let request = view.request.unwrap();
+        assert_eq!(
+            request.contract.pointer("/request/text"),
+            Some(&json!(asked))
+        );
+        fixture
+            .workflows
+            .answer(&Answer::new(&run, answer))
+            .unwrap();
+        fixture
+            .workflows
+            .wait_for(&run, LONG, |view| {
+                view.status.is_terminal()
+                    || view.request.as_ref().is_some_and(|now| {
+                        now.request_id != request.request_id && now.status == RequestStatus::Pending
+                    })
+            })
+            .unwrap();
+    }
+    let view = fixture.workflows.wait(&run, LONG).unwrap();
+    assert_eq!(
+        view.final_output,
+        Some(json!({ "text": "We propose a holiday. Besides, it is hot." }))
+    );
+    scheduler.stop(LONG);
+}
+
+/// `{ limit }` are its settings; its node gives what it reads of them.
+fn limited() -> Definition {
+    Workflow::new("limited")
+        .settings(Settings::new(json!({ "limit": 1 })))
+        .start_at("read")
+        .compute("read", |ctx| ctx.settings::<Value>())
+        .exit("done", "read")
+        .build()
+        .unwrap()
+}
+
+#[test]
+fn each_invocation_has_settings_of_its_own() {
+    let fixture = Fixture::new();
+    let definition = Workflow::new("parent")
+        .settings(Settings::new(json!({ "name": "parent" })))
+        .start_at("count")
+        .compute("count", |ctx| {
+            Ok(json!({ "visit": ctx.visit, "again": ctx.visit < 3 }))
+        })
+        .include("mapped", &limited())
+        .settings_map(|ctx| {
+            let count: Value = ctx.output("count")?;
+            Ok(json!({ "limit": count.get("visit"), "of": ctx.settings::<Value>()? }))
+        })
+        .include("declared", &limited())
+        .compute("end", |ctx| {
+            Ok(json!([
+                ctx.outputs.get("mapped"),
+                ctx.outputs.get("declared")
+            ]))
+        })
+        .switch(
+            "count",
+            "$.again",
+            [("true", "mapped"), ("false", "declared")],
+        )
+        .edge("mapped.done", "count")
+        .edge("declared.done", "end")
+        .build()
+        .unwrap();
+    let view = fixture.run(&definition, json!(null));
+    assert_eq!(
+        view.final_output,
+        Some(json!([
+            { "exit": "done", "output": { "limit": 2, "of": { "name": "parent" } } },
+            { "exit": "done", "output": { "limit": 1 } },
+        ]))
+    );
+    let scopes = fixture
+        .text("SELECT group_concat(mount_path || ' ' || invocation, ', ') FROM (SELECT * FROM workflow_settings ORDER BY mount_path, invocation)");
+    assert_eq!(scopes, " 1, declared 1, mapped 1, mapped 2");
 }
