@@ -1,6 +1,7 @@
 //! Live settings: a change is accepted once, in its place, or leaves no trace; a node reads one document from its start to its end.
 
 mod history;
+mod kills;
 mod mounts;
 mod random;
 mod routes;
