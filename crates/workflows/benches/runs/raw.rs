@@ -5,6 +5,7 @@
 //! is compared with this row by row in `space`.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use holdpoint_state::Digest;
@@ -14,11 +15,13 @@ use holdpoint_state::testing::plain::{self, Connection};
 use crate::{Figure, Settings, cpu_time};
 
 const NOW: i64 = 1_767_225_600_000;
+/// The input of the next run, of which its id is made: no two writers of a store repeat one.
+static NEXT: AtomicI64 = AtomicI64::new(1 << 48);
 
 /// Runs of `steps` steps, `concurrency` of them at once, for the time of one figure.
 pub(crate) fn measure(path: &Path, settings: &Settings, steps: u32, concurrency: usize) -> Figure {
     let connection = plain::open(path).unwrap();
-    let mut writer = Writer::new(&connection);
+    let writer = Writer::new(&connection);
     let mut waits = Vec::new();
     let (begun, used) = (Instant::now(), cpu_time());
     while begun.elapsed() < settings.duration {
@@ -32,7 +35,7 @@ pub(crate) fn measure(path: &Path, settings: &Settings, steps: u32, concurrency:
 /// Makes the store large: finished runs of one step.
 pub(crate) fn fill(path: &Path, runs: usize) {
     let connection = plain::open(path).unwrap();
-    let mut writer = Writer::new(&connection);
+    let writer = Writer::new(&connection);
     for _ in 0..runs.div_ceil(10_000) {
         writer.runs(1, 10_000);
     }
@@ -72,7 +75,6 @@ struct Run {
 
 struct Writer<'a> {
     connection: &'a Connection,
-    next: i64,
     host: String,
     options: Vec<u8>,
     definitions: [Vec<u8>; 2],
@@ -91,14 +93,13 @@ impl<'a> Writer<'a> {
         };
         Self {
             connection,
-            next: 1 << 48,
             host: holdpoint_state::id::random_id("host"),
             options: Digest::of(b"{}").0.to_vec(),
             definitions: [definition("steps-1"), definition("steps-10")],
         }
     }
 
-    fn runs(&mut self, steps: u32, concurrency: usize) {
+    fn runs(&self, steps: u32, concurrency: usize) {
         self.control("BEGIN IMMEDIATE");
         let mut runs: Vec<_> = (0..concurrency).map(|_| self.start(steps)).collect();
         self.control("COMMIT");
@@ -159,9 +160,8 @@ impl<'a> Writer<'a> {
     }
 
     /// A run is started and claimed for its first step.
-    fn start(&mut self, steps: u32) -> Run {
-        self.next += 1_000;
-        let value = self.next;
+    fn start(&self, steps: u32) -> Run {
+        let value = NEXT.fetch_add(1_000, Ordering::Relaxed);
         let id = format!("run_20260101T000000Z_steps-{steps}_{value:08x}");
         let input = self.blob(&value.to_string());
         self.write(

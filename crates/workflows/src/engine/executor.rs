@@ -4,15 +4,19 @@
 //! ends by itself when the code returns. What it returns then is dropped.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::panic_text;
 use crate::definition::CancellationSignal;
 use crate::error::WorkflowError;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// How long the worker looks for the end of a job before it sleeps: to be put to sleep and woken costs as much, and most nodes take less.
+const LOOK: Duration = Duration::from_micros(40);
 
 /// How a job ended.
 #[derive(Debug)]
@@ -36,11 +40,15 @@ pub(crate) struct Executor {
 struct Slot<T> {
     state: Mutex<SlotState<T>>,
     changed: Condvar,
+    /// Whether there is something to see, for a thread that looks without taking the lock.
+    has_changed: AtomicBool,
 }
 
 struct SlotState<T> {
     result: Option<Result<T, String>>,
     stopped: bool,
+    /// Whether the worker sleeps.
+    waits: bool,
 }
 
 impl Executor {
@@ -59,20 +67,20 @@ impl Executor {
             state: Mutex::new(SlotState {
                 result: None,
                 stopped: false,
+                waits: false,
             }),
             changed: Condvar::new(),
+            has_changed: AtomicBool::new(false),
         });
         let filled = Arc::clone(&slot);
         self.send(Box::new(move || {
             // The job and what it holds are gone before its result is seen.
             let result = catch_unwind(AssertUnwindSafe(job)).map_err(|panic| panic_text(&*panic));
-            filled.lock().result = Some(result);
-            filled.changed.notify_all();
+            filled.change(|state| state.result = Some(result));
         }))?;
         let watched = Arc::clone(&slot);
         let _watch = signal.watch(move |_| {
-            watched.lock().stopped = true;
-            watched.changed.notify_all();
+            watched.change(|state| state.stopped = true);
         });
         let ran = slot.wait(grace);
         if matches!(ran, Ran::Abandoned) {
@@ -117,10 +125,36 @@ impl<T> Slot<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn change(&self, change: impl FnOnce(&mut SlotState<T>)) {
+        let mut state = self.lock();
+        change(&mut state);
+        let waits = state.waits;
+        self.has_changed.store(true, Ordering::Release);
+        drop(state);
+        if waits {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Gives others the processor, the job's thread first of all, until there is something to see or a short time is over.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long a worker looks is real time of this process, not stored time"
+    )]
+    fn look(&self) {
+        let since = Instant::now();
+        while !self.has_changed.load(Ordering::Acquire) && since.elapsed() < LOOK {
+            std::thread::yield_now();
+        }
+    }
+
     fn wait(&self, grace: Duration) -> Ran<T> {
-        let waiting = self.changed.wait_while(self.lock(), |state| {
-            state.result.is_none() && !state.stopped
-        });
+        self.look();
+        let mut state = self.lock();
+        state.waits = true;
+        let waiting = self
+            .changed
+            .wait_while(state, |state| state.result.is_none() && !state.stopped);
         let mut state = waiting.unwrap_or_else(PoisonError::into_inner);
         if state.result.is_none() {
             let waited = self
