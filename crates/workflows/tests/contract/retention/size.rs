@@ -45,7 +45,7 @@ fn measure_a_sweep_of_many_finished_runs() {
     let plan = fixture.plan(fixture.now().plus(-KEEP_MS));
     let cpu_ms = || {
         let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        spent.tv_sec * 1_000 + i64::from(spent.tv_nsec) / 1_000_000
+        spent.tv_sec * 1_000 + spent.tv_nsec / 1_000_000
     };
     println!("plan of {} runs: {} ms", plan.selected_members, took(since));
     let before = size(&fixture);
