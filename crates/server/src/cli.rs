@@ -69,6 +69,11 @@ pub(crate) enum Verb {
     /// Look at effects, and decide about those whose outcome nobody knows.
     #[command(subcommand)]
     Effects(EffectsVerb),
+    /// List what a run published while it goes on.
+    Updates(UpdatesArgs),
+    /// Prompts for the origin session of a run, shown when it has completed.
+    #[command(subcommand)]
+    FollowUps(FollowUpsVerb),
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
 }
@@ -384,6 +389,61 @@ pub(crate) enum DecisionWord {
     Retry,
     /// It did not happen and must not.
     Reject,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpdatesArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// All that it published, in order, instead of what holds now.
+    #[arg(long)]
+    pub(crate) all: bool,
+
+    /// With --all: only those above this revision of the run.
+    #[arg(long, value_name = "REVISION", requires = "all", default_value_t = 0)]
+    pub(crate) after: u64,
+
+    /// With --all: how many at most.
+    #[arg(long, value_name = "N", requires = "all", default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) limit: u16,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FollowUpsVerb {
+    /// List the follow-ups of a run, in their order.
+    List(OneRun),
+    /// Queue a prompt for the origin session of a run that goes on.
+    Queue(FollowUpsQueueArgs),
+    /// Take a prompt back that this command queued.
+    Remove(FollowUpsRemoveArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FollowUpsQueueArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// What the session is asked, as plain text.
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: String,
+
+    /// Names this follow-up: the same key with the same prompt is the same one.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FollowUpsRemoveArgs {
+    /// The follow-up.
+    #[arg(value_name = "FOLLOW-UP")]
+    pub(crate) follow_up: String,
+
+    /// Why, for the audit trail.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@ mod documents;
 mod effects;
 mod prompt;
 mod prune;
+mod records;
 mod run;
 mod runs;
 mod settings;
@@ -19,7 +20,7 @@ use clap::Parser as _;
 use holdpoint_state::{Actor, Database};
 use holdpoint_workflows::{RunId, Workflows};
 
-use crate::cli::{Cli, EffectsVerb, SettingsVerb, StateVerb, Verb};
+use crate::cli::{Cli, EffectsVerb, FollowUpsVerb, SettingsVerb, StateVerb, Verb};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
 use crate::output::{self, Output, log};
@@ -141,6 +142,10 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::Schema(_) => documents::schema(context),
         Verb::Effects(EffectsVerb::List(args)) => effects::list(context, args),
         Verb::Effects(EffectsVerb::Resolve(args)) => effects::resolve(context, args),
+        Verb::Updates(args) => records::updates(context, args),
+        Verb::FollowUps(FollowUpsVerb::List(args)) => records::list(context, &args.run),
+        Verb::FollowUps(FollowUpsVerb::Queue(args)) => records::queue(context, args),
+        Verb::FollowUps(FollowUpsVerb::Remove(args)) => records::remove(context, args),
         Verb::Completions(args) => documents::completions(context, args),
     }
 }

@@ -261,11 +261,16 @@ fn of_workflow(error: &WorkflowError) -> ExitStatus {
         WorkflowError::NoRun { .. }
         | WorkflowError::NoRequest { .. }
         | WorkflowError::NoSettings { .. }
+        | WorkflowError::NoFollowUp { .. }
+        | WorkflowError::NoRecording { .. }
         | WorkflowError::NoWorkflow { .. } => ExitStatus::NotFound,
         WorkflowError::Conflict { .. }
         | WorkflowError::Rejected { .. }
         | WorkflowError::StaleSettings { .. }
         | WorkflowError::SettingsRefused { .. }
+        | WorkflowError::Denied { .. }
+        | WorkflowError::Limit { .. }
+        | WorkflowError::Recording { .. }
         | WorkflowError::Transition { .. }
         | WorkflowError::SourceChanged { .. } => ExitStatus::Conflict,
         _ => ExitStatus::Failed,

@@ -9,6 +9,7 @@
 mod accept;
 mod advance;
 mod answer;
+mod capture;
 mod claim;
 mod control;
 mod follow_ups;
@@ -32,6 +33,10 @@ pub use advance::{
     Unsettled, advance, set_timeout,
 };
 pub use answer::{Answer, Answered, answer, settle};
+pub use capture::{
+    BindSession, BoundSession, SessionEnd, append_entries, append_events, bind_session,
+    finish_session, interrupt_recordings, link_entry,
+};
 pub use claim::{Claimed, Claiming, Plan, claim};
 pub use control::{Control, ForeignClaim, Paused, cancel, pause, resume};
 pub use follow_ups::{

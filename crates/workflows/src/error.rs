@@ -63,6 +63,20 @@ pub enum WorkflowError {
         /// Why.
         error: ChangeError,
     },
+    /// No such recording.
+    #[error("recording {segment} does not exist")]
+    NoRecording {
+        /// The id that was asked for.
+        segment: String,
+    },
+    /// The recording does not take it: it is over, or the batch does not follow what is there. The run does not notice.
+    #[error("recording {segment}: {problem}")]
+    Recording {
+        /// The recording.
+        segment: String,
+        /// Why.
+        problem: String,
+    },
     /// No such follow-up.
     #[error("follow-up {follow_up} does not exist")]
     NoFollowUp {
@@ -174,10 +188,12 @@ impl WorkflowError {
             | Self::NoSettings { .. }
             | Self::NoFollowUp { .. }
             | Self::NoMessage { .. }
+            | Self::NoRecording { .. }
             | Self::NoWorkflow { .. } => "notFound",
             Self::Replaced { .. } => "sessionReplaced",
             Self::Denied { .. } => "denied",
             Self::Limit { .. } => "limit",
+            Self::Recording { .. } => "recording",
             Self::StaleSettings { .. } => "staleRevision",
             Self::SettingsRefused { .. } => "settingsRefused",
             Self::Conflict { .. } => "conflict",
@@ -208,6 +224,9 @@ impl WorkflowError {
                 | StateError::Conflict { resource, .. }
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
+            Self::NoRecording { segment } | Self::Recording { segment, .. } => {
+                Some(Resource::new("session", segment.as_str()))
+            }
             Self::NoFollowUp { follow_up } => Some(Resource::new("follow_up", follow_up.as_str())),
             Self::State(_)
             | Self::Domain(_)

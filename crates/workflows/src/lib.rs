@@ -57,6 +57,7 @@
 //! - [`routing`]: what follows a finished node. Pure.
 //! - [`settings`]: the live settings of a run: patches, who may change what, and the workflow's own checks.
 //! - [`shell`]: runs one command of a shell action in its own process group.
+//! - [`capture`]: what a recorder keeps of the sessions that work for a run.
 //! - [`updates`]: progress that attempts publish, the convention for it, and when work will be done.
 //! - [`agents`]: who executes agent steps without an origin session.
 //! - [`mod@file`]: workflow files, their positions, expressions and JSON Schema.
@@ -92,6 +93,8 @@ pub mod settings;
 pub mod shell;
 pub mod updates;
 
+pub mod capture;
+
 pub mod agents;
 
 pub mod model;
@@ -124,7 +127,7 @@ pub use workflows::Workflows;
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].
 pub const DOMAIN: Domain = Domain {
     ddl: include_str!("schema.sql"),
-    resource_types: &["run", "settings", "follow_up"],
+    resource_types: &["run", "settings", "follow_up", "session"],
     operations: operations::ALL,
     invariants: verify::INVARIANTS,
     retention: retention::RETENTION,

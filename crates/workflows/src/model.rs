@@ -275,6 +275,32 @@ words! {
 }
 
 words! {
+    /// Where the recording of a session stands.
+    pub enum SegmentStatus {
+        /// It goes on.
+        Recording = "recording",
+        /// All of it is there.
+        Complete = "complete",
+        /// Something is missing.
+        Failed = "failed",
+    }
+}
+
+words! {
+    /// What a captured entry is for an attempt.
+    pub enum EntryRole {
+        /// What the agent was told.
+        Prompt = "prompt",
+        /// What it answered.
+        Response = "response",
+        /// The first entry of its work.
+        First = "first",
+        /// The last entry of its work.
+        Last = "last",
+    }
+}
+
+words! {
     /// Where a follow-up stands. That it was sent is a fact of its message.
     pub enum FollowUpStatus {
         /// It will be shown when the run has completed.

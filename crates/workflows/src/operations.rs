@@ -142,4 +142,17 @@ operations! {
         "Takes a prompt back before its session shows it.";
     CANCEL_FOLLOW_UP = "follow-up.cancel", "follow-up.cancelled", &[Session, Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["queued"] => &["cancelled"],
         "Gives a prompt up because its run is over without having completed; inside the command that ends the run.";
+    @"session"
+    BIND_SESSION = "session.bind", "session_bound", RUNNERS, NotRequired, &["none"] => &["recording"],
+        "Begins to record a session that works for a run.";
+    APPEND_ENTRIES = "session.append_entries", "session_entries_recorded", RUNNERS, NotRequired, &["recording"] => &["recording"],
+        "Keeps settled entries of a session.";
+    APPEND_EVENTS = "session.append_events", "session_events_recorded", RUNNERS, NotRequired, &["recording"] => &["recording"],
+        "Keeps live events of a session.";
+    LINK_ENTRY = "session.link_entry", "session_entry_linked", RUNNERS, NotRequired, &["recording", "complete", "failed"] => &["recording", "complete", "failed"],
+        "Says which entry is the prompt, the response, the first or the last of an attempt.";
+    COMPLETE_SESSION = "session.complete", "session_completed", RUNNERS, NotRequired, &["recording"] => &["complete"],
+        "Ends a recording that has everything.";
+    FAIL_SESSION = "session.fail", "session_failed", RUNNERS, NotRequired, &["recording"] => &["failed"],
+        "Ends a recording that lacks something; its run does not notice.";
 }

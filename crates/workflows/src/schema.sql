@@ -343,6 +343,8 @@ CREATE TABLE session_segments (
     attempt_key INTEGER REFERENCES node_attempts (attempt_key),
     capture_key TEXT NOT NULL,
     session_id TEXT NOT NULL CHECK (session_id <> ''),
+    -- The host that records it, so that the next one knows that it is gone.
+    recorder_id TEXT NOT NULL CHECK (recorder_id <> ''),
     binding_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
     status TEXT NOT NULL CHECK (status = 'recording' OR status = 'complete' OR status = 'failed'),
     entry_count INTEGER NOT NULL DEFAULT 0 CHECK (entry_count >= 0),
@@ -389,7 +391,9 @@ CREATE TABLE session_events (
     event_seq INTEGER NOT NULL CHECK (event_seq > 0),
     run_key INTEGER NOT NULL REFERENCES runs (resource_key),
     run_seq INTEGER NOT NULL CHECK (run_seq > 0),
-    event_type TEXT NOT NULL CHECK (event_type <> ''),
+    event_type TEXT NOT NULL CHECK (event_type = 'turn_started' OR event_type = 'turn_finished'
+        OR event_type = 'message_started' OR event_type = 'assistant_event' OR event_type = 'message_finished'
+        OR event_type = 'tool_execution_started' OR event_type = 'tool_execution_finished'),
     node_id TEXT,
     attempt_id TEXT,
     turn_id TEXT,

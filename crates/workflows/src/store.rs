@@ -4,6 +4,7 @@
 //! Not here: whether a change is right (`commands`, `model`), reading for people (`views`), the clock, other I/O.
 
 pub(crate) mod attempts;
+pub(crate) mod capture;
 pub(crate) mod follow_ups;
 pub(crate) mod intervals;
 pub(crate) mod messages;

@@ -143,6 +143,27 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
                      WHERE m.source_id = f.follow_up_id AND m.kind = 'followUp' AND m.status = 'pending'))",
     },
     Invariant {
+        name: "captureCounts",
+        summary: "A recording counts its entries and its events, which are numbered from 1 without a gap, and its links are of attempts \
+                  of its run.",
+        violations: "SELECT s.segment_id FROM session_segments s WHERE
+                 (s.entry_count, s.entry_count) IS NOT (SELECT count(*), coalesce(max(e.entry_seq), 0) FROM session_entries e
+                     WHERE e.segment_key = s.resource_key AND e.run_key = s.run_key)
+                 OR (s.event_count, s.event_count) IS NOT (SELECT count(*), coalesce(max(e.event_seq), 0) FROM session_events e
+                     WHERE e.segment_key = s.resource_key AND e.run_key = s.run_key)
+                 OR EXISTS (SELECT 1 FROM attempt_entries l JOIN node_attempts a ON a.attempt_key = l.attempt_key
+                     WHERE l.segment_key = s.resource_key AND a.run_key <> s.run_key)",
+    },
+    Invariant {
+        name: "captureSequence",
+        summary: "The entries of all recordings of a run are numbered from 1 without a gap, and so are the events.",
+        violations: "SELECT r.run_id FROM session_entries e JOIN runs r ON r.resource_key = e.run_key
+             GROUP BY e.run_key HAVING count(*) <> max(e.run_seq)
+             UNION ALL
+             SELECT r.run_id FROM session_events e JOIN runs r ON r.resource_key = e.run_key
+             GROUP BY e.run_key HAVING count(*) <> max(e.run_seq)",
+    },
+    Invariant {
         name: "pausedIsParked",
         summary: "Nobody holds a paused run: it is parked and its lease is free or expired.",
         violations: "SELECT r.run_id FROM runs r JOIN run_queue q ON q.run_key = r.resource_key

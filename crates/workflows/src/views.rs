@@ -2,6 +2,7 @@
 //!
 //! Every surface shows the status that [`display_status`] gives; none has a second reducer.
 
+mod capture;
 mod display;
 mod due;
 mod explain;
@@ -12,6 +13,11 @@ mod run;
 mod settings;
 mod updates;
 
+pub(crate) use capture::abandoned_recordings;
+pub use capture::{
+    EntryView, EventView, LinkView, PAGE_BYTES, PAGE_ROWS, RecordPage, SegmentView, attempt_links,
+    prompt, recordings, session_entries, session_events,
+};
 pub use display::{
     Activity, Control, DisplayFacts, DisplayStatus, activity, controls, display_status,
 };

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use holdpoint_workflows::model::RunStatus;
-use holdpoint_workflows::views::{Filter, Page, RunSummary, RunView};
+use holdpoint_workflows::views::{Filter, Page, ProgressView, RunSummary, RunView};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -95,12 +95,20 @@ pub(super) fn show(context: &Context, run: &str) -> Result<ExitStatus, CommandEr
     let workflows = context.workflows()?;
     let view = workflows.view(&run)?;
     let options = workflows.launch_options(&run)?;
-    context.output.document(&Run::of(&view, &options))?;
-    context.output.line(described(&view, &options).trim_end());
+    let progress = match view.status.is_terminal() {
+        true => None,
+        false => workflows.progress(&run)?,
+    };
+    context.output.document(&Run {
+        progress: progress.as_ref(),
+        ..Run::of(&view, &options)
+    })?;
+    let described = described(&view, &options, progress.as_ref());
+    context.output.line(described.trim_end());
     Ok(ExitStatus::Done)
 }
 
-fn described(view: &RunView, options: &Value) -> String {
+fn described(view: &RunView, options: &Value, progress: Option<&ProgressView>) -> String {
     let mut told = String::new();
     let mut row = |name: &str, value: &str| {
         let _ = writeln!(told, "{name:<9} {}", text::line(value));
@@ -144,6 +152,9 @@ fn described(view: &RunView, options: &Value) -> String {
     }
     if let Some(node) = &view.current_node {
         let _ = writeln!(told, "at        {}", text::line(node.as_str()));
+    }
+    if let Some(progress) = progress {
+        let _ = writeln!(told, "progress  {}", super::records::told(progress));
     }
     if view.waiting_on.is_some() && view.request.is_some() {
         let _ = writeln!(told, "{}", question(view));

@@ -3,7 +3,7 @@
 //! Every shape is stable: members are added, never renamed or removed.
 
 use holdpoint_workflows::RunId;
-use holdpoint_workflows::views::{DisplayStatus, Explanation, RunView};
+use holdpoint_workflows::views::{DisplayStatus, Explanation, ProgressView, RunView};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -19,6 +19,9 @@ pub(crate) struct Run<'a> {
     /// What it was launched with: `workingDirectory` is the directory that its commands and files are relative to.
     #[serde(rename = "launchOptions")]
     pub(crate) launch_options: &'a Value,
+    /// Of `show`: how far the present attempt is, as it said itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<&'a ProgressView>,
     /// Of `run`: whether the run was there already.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) adopted: Option<bool>,
@@ -29,6 +32,7 @@ impl<'a> Run<'a> {
         Self {
             revision: view.run_revision,
             launch_options,
+            progress: None,
             view,
             adopted: None,
         }

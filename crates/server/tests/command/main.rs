@@ -14,6 +14,7 @@ mod hostile;
 mod interrupts;
 mod process;
 mod prune;
+mod records;
 mod runs;
 mod settings;
 mod shapes;

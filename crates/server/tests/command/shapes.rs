@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::documents::documentation;
+use crate::records::TELLING;
 use crate::support::{ASK, Home, TUNED, shape};
 
 #[test]
@@ -57,6 +58,10 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     note("settings patch", &["settings", "patch", &run, patch]);
     note("settings show", &["settings", "show", &run]);
     note("settings history", &["settings", "history", &run]);
+    home.write("telling.workflow.yaml", TELLING);
+    let run = home.asking("telling.workflow.yaml");
+    note("updates", &["updates", &run, "--all"]);
+    note("follow-ups list", &["follow-ups", "list", &run]);
     note("completions", &["completions", "bash"]);
 
     // Tables are a matter of the schema, not of this document.
@@ -100,6 +105,7 @@ fn members(shape: &Value, see: &mut impl FnMut(&str)) {
                     "contract",
                     "output",
                     "receipt",
+                    "data",
                     "initial",
                     "patch",
                     "value",

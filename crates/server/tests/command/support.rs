@@ -187,6 +187,17 @@ impl Home {
     }
 
     /// The newest run.
+    /// The newest run of a workflow.
+    pub(crate) fn newest_of(&self, workflow: &str) -> String {
+        let listed = self.ok(&["list"]);
+        let runs = listed["runs"].as_array().unwrap();
+        let run = runs
+            .iter()
+            .find(|run| run["workflowName"] == workflow)
+            .unwrap();
+        run["runId"].as_str().unwrap().to_owned()
+    }
+
     pub(crate) fn newest(&self) -> String {
         let list = self.ok(&["list"]);
         list["runs"][0]["runId"].as_str().unwrap().to_owned()

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod capture;
 mod composition;
 mod control;
 mod crash;
