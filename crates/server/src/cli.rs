@@ -45,6 +45,12 @@ pub(crate) enum Verb {
     Show(OneRun),
     /// Answer what a run waits for.
     Answer(AnswerArgs),
+    /// List what models in sessions are asked.
+    Agents(AgentsArgs),
+    /// Submit the output of an agent.
+    Submit(SubmitArgs),
+    /// List the messages of a run or of a session.
+    Messages(MessagesArgs),
     /// Hold a run.
     Pause(ControlArgs),
     /// Let a paused or parked run go on.
@@ -91,6 +97,10 @@ pub(crate) struct RunArgs {
     /// Names this start: the same key again meets the same run.
     #[arg(long)]
     pub(crate) key: Option<String>,
+
+    /// Makes the run interactive: its agents ask in this session, which it reserves until it is over.
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
 
     /// Only reserve the run; `holdpoint work` executes it.
     #[arg(long)]
@@ -147,6 +157,56 @@ pub(crate) struct AnswerArgs {
     /// The revision of the request that you saw.
     #[arg(long, value_name = "REVISION")]
     pub(crate) expect: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AgentsArgs {
+    /// Only what this session is asked.
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) limit: u16,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SubmitArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+
+    /// The output: JSON, @FILE with JSON, or @- for standard input. In a text, JSON is looked for.
+    #[arg(value_name = "JSON|@FILE")]
+    pub(crate) output: String,
+
+    /// The request that is meant; otherwise the one that the run waits for.
+    #[arg(long, value_name = "REQUEST")]
+    pub(crate) request: Option<String>,
+
+    /// Names this output: the same key with the same output gets what became of the first.
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+
+    /// The revision of the request that you saw.
+    #[arg(long, value_name = "REVISION")]
+    pub(crate) expect: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("whose").required(true).args(["run", "session"]))]
+pub(crate) struct MessagesArgs {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub(crate) run: Option<String>,
+
+    /// All runs of this session instead.
+    #[arg(long, value_name = "SESSION")]
+    pub(crate) session: Option<String>,
+
+    /// How many at most: the latest.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) limit: u16,
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ mod prune;
 mod records;
 mod run;
 mod runs;
+mod sessions;
 mod settings;
 mod state;
 mod value;
@@ -126,6 +127,9 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::Show(args) => runs::show(context, &args.run),
         Verb::Explain(args) => runs::explain(context, &args.run),
         Verb::Answer(args) => answer::answer(context, args),
+        Verb::Agents(args) => sessions::agents(context, args),
+        Verb::Submit(args) => sessions::submit(context, args),
+        Verb::Messages(args) => sessions::messages(context, args),
         Verb::Pause(args) => control::pause(context, args),
         Verb::Resume(args) => control::resume(context, args),
         Verb::Cancel(args) => control::cancel(context, args),

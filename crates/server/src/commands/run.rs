@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use holdpoint_workflows::commands::Start;
+use holdpoint_workflows::model::RequestKind;
 use holdpoint_workflows::views::{DisplayStatus, RunView};
 use holdpoint_workflows::{RunId, Scheduler, Workflows};
 use serde_json::{Value, json};
@@ -45,6 +46,9 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         .by(actor());
     if let Some(key) = &args.key {
         start = start.key(key);
+    }
+    if let Some(session) = &args.session {
+        start = start.in_session(session);
     }
     let store = context.store()?;
     let workflows = home::workflows(context.cli.home.as_deref(), store.clone())?;
@@ -206,10 +210,17 @@ fn tell_end(context: &Context, view: &RunView, interrupted: bool) {
     match view.display_status {
         DisplayStatus::Waiting => {
             output.line(runs::question(view));
-            output.line(format!(
-                "answer it with:  {}",
-                hint(&["answer", run, "JSON"])
-            ));
+            match view.request.as_ref().map(|request| request.kind) {
+                Some(RequestKind::Agent) => output.line(format!(
+                    "its session answers, or:  {}",
+                    hint(&["submit", run, "JSON"])
+                )),
+                Some(RequestKind::Assistant) => output.line("its session answers"),
+                _ => output.line(format!(
+                    "answer it with:  {}",
+                    hint(&["answer", run, "JSON"])
+                )),
+            }
             output.line(format!(
                 "and execute it:  {}",
                 hint(&["work", "--until-idle"])

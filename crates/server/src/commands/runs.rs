@@ -182,7 +182,8 @@ pub(super) fn question(view: &RunView) -> String {
     let Some(request) = &view.request else {
         return told;
     };
-    let summary = request.contract.get("summary").and_then(Value::as_str);
+    let said = |member| request.contract.get(member).and_then(Value::as_str);
+    let summary = said("summary").or_else(|| said("prompt"));
     let _ = write!(
         told,
         "waits at {}: {}",

@@ -16,6 +16,7 @@ mod process;
 mod prune;
 mod records;
 mod runs;
+mod sessions;
 mod settings;
 mod shapes;
 mod statuses;

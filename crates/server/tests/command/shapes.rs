@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::documents::documentation;
 use crate::records::TELLING;
+use crate::sessions::asking_agent;
 use crate::support::{ASK, Home, TUNED, shape};
 
 #[test]
@@ -62,6 +63,10 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     let run = home.asking("telling.workflow.yaml");
     note("updates", &["updates", &run, "--all"]);
     note("follow-ups list", &["follow-ups", "list", &run]);
+    let run = asking_agent(&home);
+    note("agents", &["agents"]);
+    note("messages", &["messages", &run]);
+    note("submit", &["submit", &run, "1"]);
     note("completions", &["completions", "bash"]);
 
     // Tables are a matter of the schema, not of this document.
@@ -103,6 +108,7 @@ fn members(shape: &Value, see: &mut impl FnMut(&str)) {
                     "results",
                     "finalOutput",
                     "contract",
+                    "content",
                     "output",
                     "receipt",
                     "data",
