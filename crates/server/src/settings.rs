@@ -5,7 +5,7 @@
 use clap::Args;
 use holdpoint_state::Options;
 use holdpoint_state::effects::BackOff;
-use holdpoint_workflows::SchedulerOptions;
+use holdpoint_workflows::{Execution, SchedulerOptions};
 
 /// The settings of a command.
 #[derive(Debug, Clone, Args)]
@@ -60,6 +60,7 @@ impl Settings {
     /// How runs are executed.
     pub(crate) fn scheduler(&self) -> SchedulerOptions {
         SchedulerOptions {
+            execution: Execution::Threads,
             workers: usize::from(self.workers),
             lease_ms: self.lease_ms,
             poll_interval_ms: self.sweep_interval_ms,

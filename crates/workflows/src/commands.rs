@@ -23,6 +23,7 @@ mod submit;
 mod terminal;
 mod turns;
 mod update;
+mod worker;
 
 use holdpoint_state::{Change, Operation, Payload, StateError};
 
@@ -32,11 +33,13 @@ pub use advance::{
     Advanced, FinishedAttempt, Move, NewAttempt, Notification, SETTINGS_ROUTE_RETRIES_MAX,
     Unsettled, advance, set_timeout,
 };
+pub(crate) use advance::{advance_said, read_json, run_of, set_timeout_said};
 pub use answer::{Answer, Answered, answer, settle};
 pub use capture::{
     BindSession, BoundSession, SessionEnd, append_entries, append_events, bind_session,
     finish_session, interrupt_recordings, link_entry,
 };
+pub(crate) use claim::Begun;
 pub use claim::{Claimed, Claiming, Plan, claim};
 pub use control::{Control, ForeignClaim, Paused, cancel, pause, resume};
 pub use follow_ups::{
@@ -47,6 +50,7 @@ pub(crate) use intervals::{close_of_session, recover, reopen, sample};
 pub use messages::{BranchReport, BranchReported, tell_end};
 pub(crate) use messages::{clear_end, report_branch};
 pub use park::{Ask, doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
+pub(crate) use park::{doubt_said, hand_over_said, wait_said};
 pub use restart::{Restart, restart};
 pub use settings::{SettingsBinding, SettingsChange, SettingsChanged, change_settings};
 pub(crate) use start::Prepared;
@@ -57,7 +61,12 @@ pub use submit::{
 };
 pub(crate) use turns::{Reporter, end as end_turn, start as start_turn};
 pub use turns::{TurnReport, TurnStart, TurnStop};
+pub(crate) use update::publish_said;
 pub use update::{Published, SessionUpdate, publish, publish_from_session};
+pub(crate) use worker::{
+    Aftermath, Launching, RefusedMessage, Said, WorkerExit, begin, launch, worker_exited,
+    worker_gone,
+};
 
 /// The touches that one command makes of its run, in order. The last one is the command's own.
 #[derive(Default)]

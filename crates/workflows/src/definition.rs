@@ -45,12 +45,12 @@ pub(crate) use custom::Beside;
 pub use custom::{CustomNode, NodeStep, Park, Parked};
 pub use edge::{EdgeDraft, Route, SwitchPath, SwitchRoot, TargetDraft};
 pub use error::{DefinitionError, RESERVED_NAMES};
-pub(crate) use node::OWN_NODE_TYPES;
 pub use node::{
     Action, ActionExecution, Checkpoint, CommandFunction, Compute, DEFAULT_TIMEOUT_MS,
     EffectRequest, EffectSpec, Node, NodeKind, ParseFunction, ParseLineFunction, RESOLVE_LIMIT_MS,
     Recovery, ShellAction, ShellUpdates, TimeBudget, Timeout, TimeoutFunction, ValueFunction,
 };
+pub(crate) use node::{OWN_NODE_TYPES, is_budget};
 pub use source::{SourceError, SourceIdentity};
 
 use crate::id::NodeId;

@@ -17,10 +17,15 @@ mod publish;
 mod runner;
 mod validation;
 
-pub(crate) use active::{ActiveRuns, Stop};
+pub(crate) use active::{ActiveRun, ActiveRuns, Signals, Stop};
 pub(crate) use deadlines::Deadlines;
+pub(crate) use drive::execute_for;
 pub(crate) use early::Early;
 pub(crate) use executor::Executor;
+pub(crate) use facts::Documents;
+pub(crate) use host::{Direct, Host, Stepped, is_effect_conflict, without_effect};
+pub(crate) use node::{adopted_value, execution};
+pub(crate) use publish::{AGAIN_FIRST, AGAIN_MAX};
 pub(crate) use runner::{Executed, Runner};
 
 /// What a panic said, as far as it said it in text.

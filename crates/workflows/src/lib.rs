@@ -109,6 +109,8 @@ mod registry;
 
 mod engine;
 mod error;
+mod worker;
+
 mod scheduler;
 mod session;
 mod sessions;
@@ -122,6 +124,7 @@ pub use id::{AttemptId, NodeId, RunId, ScopeId};
 pub use registry::{Registry, SourceResolver, Unresolved, differences};
 pub use scheduler::{Admission, Scheduler, SchedulerOptions};
 pub use session::{Coordinator, Session};
+pub use worker::{Execution, WorkerLauncher, WorkerLimits, run_child};
 pub use workflows::Workflows;
 
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].

@@ -45,6 +45,15 @@ macro_rules! words {
             }
         }
 
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                Self::from_text(&text).ok_or_else(|| serde::de::Error::custom(
+                    format!("{text:?} is not a {}", stringify!($name))
+                ))
+            }
+        }
+
         impl ToSql for $name {
             fn to_sql(&self) -> Result<ToSqlOutput<'_>, SqlError> {
                 Ok(ToSqlOutput::Borrowed(ValueRef::Text(self.as_str().as_bytes())))
@@ -219,6 +228,47 @@ impl AttemptStatus {
             Self::Cancelled => Some(NodeOutcome::Cancelled),
             Self::Pending | Self::Running | Self::Waiting | Self::Interrupted => None,
         }
+    }
+}
+
+words! {
+    /// Where a worker process stands.
+    pub enum WorkerStatus {
+        /// It was launched, and has proposed nothing yet.
+        Starting = "starting",
+        /// It executes its run.
+        Running = "running",
+        /// It ended by itself.
+        Exited = "exited",
+        /// Its host stopped, and stopped it.
+        Cancelled = "cancelled",
+        /// It said nothing any more and was killed.
+        TimedOut = "timedOut",
+        /// It broke down, or was killed because it did not keep to the rules.
+        Crashed = "crashed",
+        /// Its run belonged to somebody else.
+        ClaimLost = "claimLost",
+        /// Its host is gone, and nobody saw its end.
+        Orphaned = "orphaned",
+    }
+}
+
+impl WorkerStatus {
+    /// Whether its process may be alive.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
+    }
+}
+
+words! {
+    /// What became of a message of a worker process.
+    pub enum MessageOutcome {
+        /// It was committed.
+        Accepted = "accepted",
+        /// It was refused, and its worker ended.
+        Rejected = "rejected",
+        /// Its run belonged to somebody else.
+        ClaimLost = "claimLost",
     }
 }
 

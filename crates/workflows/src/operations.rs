@@ -82,6 +82,8 @@ operations! {
         "Parks the run because its source is no longer the one that it was started with.";
     PARK_NO_PROGRESS = "run.park_no_progress", "run.worker_no_progress", RUNNERS, RequiredUnrenewed, OPEN => OPEN,
         "Parks the run because its runner ended without advancing it.";
+    WORKER_GONE = "run.worker_gone", "run.worker_gone", RUNNERS, NotRequired, &[] => &[],
+        "Notes how a worker process ended that has no say in its run any more. It changes nothing of the run: its event is never written.";
     COMPLETE = "run.complete", "run_completed", RUNNERS, RequiredUnrenewed, &["running"] => &["completed"],
         "Ends the run with the output of its last step.";
     FAIL = "run.fail", "run_failed", RUNNERS, RequiredUnrenewed, OPEN => &["failed"],

@@ -21,6 +21,7 @@ use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::registry::SourceResolver;
 use crate::views;
+use crate::worker::Execution;
 
 pub(crate) use hub::{Hub, Watch};
 use hub::{Taken, Work};
@@ -29,10 +30,12 @@ use hub::{Taken, Work};
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The settings of a scheduler.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulerOptions {
-    /// How many runs are executed at once: the number of worker threads.
+    /// How many runs are executed at once: the number of worker threads, each of which has at most one worker process.
     pub workers: usize,
+    /// Where nodes are executed.
+    pub execution: Execution,
     /// How long a claim lasts without a renewal, in milliseconds. It is renewed at a third of this.
     pub lease_ms: i64,
     /// How often the store is searched for work that other processes made, or that lost runners left, in milliseconds.
@@ -49,6 +52,7 @@ impl Default for SchedulerOptions {
     fn default() -> Self {
         Self {
             workers: 4,
+            execution: Execution::Threads,
             lease_ms: 30_000,
             poll_interval_ms: 2_000,
             back_off: BackOff::default(),
@@ -98,6 +102,7 @@ impl Scheduler {
         let active = Arc::new(ActiveRuns::default());
         let deadlines = Deadlines::new(Arc::clone(db.clock()))?;
         hub.attach(&owner, &active)?;
+        let workers = options.workers;
         let shared = Arc::new(Shared {
             runner: Arc::new(Runner {
                 db: db.clone(),
@@ -107,6 +112,10 @@ impl Scheduler {
                 lease_ms: options.lease_ms,
                 deadlines,
                 active,
+                launcher: match &options.execution {
+                    Execution::Threads => None,
+                    Execution::Processes(launcher) => Some(launcher.clone()),
+                },
                 draining: AtomicBool::new(false),
             }),
             hub: Arc::clone(hub),
@@ -121,10 +130,10 @@ impl Scheduler {
         };
         scheduler.spawn("holdpoint-renewal".to_owned(), Shared::renew)?;
         scheduler.spawn("holdpoint-sweep".to_owned(), Shared::sweep)?;
-        for index in 0..options.workers {
+        for index in 0..workers {
             scheduler.spawn(format!("holdpoint-worker-{index}"), Shared::work)?;
         }
-        hub.open_places(&scheduler.shared.runner, options.workers);
+        hub.open_places(&scheduler.shared.runner, workers);
         Ok(scheduler)
     }
 
@@ -260,6 +269,7 @@ impl Shared {
                 Taken::Done
             }
             Ok(Executed::Unknown) => Taken::Unknown,
+            Ok(Executed::Crashed) => Taken::Failed,
             Err(error) => {
                 tracing::warn!(run = %run, error = %error, "a run could not be executed; it is tried again later");
                 Taken::Failed

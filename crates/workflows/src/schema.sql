@@ -190,6 +190,50 @@ CREATE TABLE attempt_active_intervals (
 -- For store::intervals: at most one stretch of an attempt is open.
 CREATE UNIQUE INDEX attempt_active_intervals_one_open ON attempt_active_intervals (attempt_key) WHERE ended_at IS NULL;
 
+-- One worker process, for one generation of a run. Its host writes what it knows of it.
+CREATE TABLE run_workers (
+    worker_key INTEGER PRIMARY KEY,
+    worker_epoch TEXT NOT NULL UNIQUE CHECK (worker_epoch <> ''),
+    run_key INTEGER NOT NULL REFERENCES runs (resource_key),
+    generation INTEGER NOT NULL CHECK (generation > 0),
+    host_id TEXT NOT NULL CHECK (host_id <> ''),
+    launch_envelope_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    pid INTEGER CHECK (pid > 0),
+    process_start_identity TEXT,
+    status TEXT NOT NULL CHECK (status = 'starting' OR status = 'running' OR status = 'exited' OR status = 'cancelled'
+        OR status = 'timedOut' OR status = 'crashed' OR status = 'claimLost' OR status = 'orphaned'),
+    started_at INTEGER NOT NULL,
+    ready_at INTEGER,
+    finished_at INTEGER,
+    exit_code INTEGER,
+    signal TEXT,
+    diagnostic_hash BLOB REFERENCES blobs (blob_hash),
+    -- For views::workers and retention too: the workers of a run.
+    UNIQUE (run_key, generation),
+    CHECK ((pid IS NULL) = (process_start_identity IS NULL)),
+    CHECK ((pid IS NULL) = (ready_at IS NULL)),
+    CHECK (status <> 'running' OR pid IS NOT NULL),
+    CHECK ((finished_at IS NULL) = (status = 'starting' OR status = 'running'))
+) STRICT;
+-- For store::workers::orphan: at most one worker of a run is alive.
+CREATE UNIQUE INDEX run_workers_one_live ON run_workers (run_key) WHERE (status = 'starting' OR status = 'running');
+
+-- The messages of a worker process that were judged, so that a repeat gets the same answer.
+CREATE TABLE worker_messages (
+    worker_key INTEGER NOT NULL REFERENCES run_workers (worker_key),
+    message_number INTEGER NOT NULL CHECK (message_number > 0),
+    request_fingerprint BLOB NOT NULL CHECK (length(request_fingerprint) = 32),
+    outcome TEXT NOT NULL CHECK (outcome = 'accepted' OR outcome = 'rejected' OR outcome = 'claimLost'),
+    accepted_revision INTEGER,
+    result_hash BLOB REFERENCES blobs (blob_hash),
+    error_hash BLOB REFERENCES blobs (blob_hash),
+    completed_at INTEGER NOT NULL,
+    PRIMARY KEY (worker_key, message_number),
+    CHECK ((accepted_revision IS NOT NULL) = (outcome = 'accepted')),
+    CHECK ((result_hash IS NOT NULL) = (outcome = 'accepted')),
+    CHECK ((error_hash IS NULL) = (outcome = 'accepted'))
+) STRICT, WITHOUT ROWID;
+
 -- Keyed, replaceable progress that an attempt published. The current value of (type, key) is the one with the highest sequence. What
 -- limits an attempt is in its last row, so that no update has to count those before it.
 CREATE TABLE workflow_updates (

@@ -15,3 +15,4 @@ pub(crate) mod runs;
 pub(crate) mod settings;
 pub(crate) mod turns;
 pub(crate) mod updates;
+pub(crate) mod workers;

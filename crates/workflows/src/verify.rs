@@ -200,6 +200,20 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
                      WHERE c.scope_key = s.resource_key AND c.change_number = a.settings_change_number), s.initial_hash)",
     },
     Invariant {
+        name: "workerGeneration",
+        summary: "No worker process is of a later generation than the lease of its run.",
+        violations: "SELECT r.run_id FROM run_workers w JOIN runs r ON r.resource_key = w.run_key
+             LEFT JOIN leases l ON l.resource_key = w.run_key
+             WHERE l.generation IS NULL OR l.generation < w.generation",
+    },
+    Invariant {
+        name: "workerMessages",
+        summary: "An accepted message of a worker process made a revision that its run has, and a worker that had one accepted began.",
+        violations: "SELECT r.run_id FROM worker_messages m JOIN run_workers w ON w.worker_key = m.worker_key
+             JOIN runs r ON r.resource_key = w.run_key JOIN resources s ON s.resource_key = w.run_key
+             WHERE m.outcome = 'accepted' AND (s.revision < m.accepted_revision OR w.pid IS NULL)",
+    },
+    Invariant {
         name: "X14",
         summary: "A run that is over has no effect still to do.",
         violations: "SELECT r.run_id FROM effects e JOIN runs r ON r.resource_key = e.source_key

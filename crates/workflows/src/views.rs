@@ -12,6 +12,7 @@ mod messages;
 mod run;
 mod settings;
 mod updates;
+mod workers;
 
 pub(crate) use capture::abandoned_recordings;
 pub use capture::{
@@ -40,6 +41,8 @@ pub use run::{
 pub(crate) use settings::{ScopeToChange, document, present_settings, scope_to_change};
 pub use settings::{SettingsChangeView, SettingsHistory, SettingsView, settings, settings_history};
 pub use updates::{ProgressView, UpdateView, current_progress, update_history, updates};
+pub(crate) use workers::saved_answer;
+pub use workers::{WorkerView, workers};
 
 use holdpoint_state::sql::Row;
 use serde_json::Value;

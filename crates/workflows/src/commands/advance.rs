@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Touches;
 use super::settings::{self, SettingsBinding};
 use super::terminal::{self, Ending};
+use super::worker::Said;
 use crate::definition::{Compute, Definition, NodeKind, NotificationKind, TimeBudget};
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId, RunId};
@@ -46,7 +47,7 @@ impl Notification {
         Ok(Self(Payload::json(&content)?))
     }
 
-    fn content(&self) -> &Payload {
+    pub(crate) fn content(&self) -> &Payload {
         &self.0
     }
 }
@@ -184,7 +185,8 @@ pub struct Advanced {
 }
 
 /// The settings changed after a settings route read them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Unsettled {
     /// The attempt goes on with the present ones.
     Again,
@@ -215,6 +217,17 @@ pub fn advance(
     finished: Option<FinishedAttempt>,
     next: Move,
 ) -> Result<Receipt<Advanced>, WorkflowError> {
+    advance_said(db, claim, definition, (finished, next), None)
+}
+
+/// [`advance`] with the message of a worker process that proposes it.
+pub(crate) fn advance_said(
+    db: &Database,
+    claim: &Claim,
+    definition: &Definition,
+    (finished, next): (Option<FinishedAttempt>, Move),
+    said: Option<&Said>,
+) -> Result<Receipt<Advanced>, WorkflowError> {
     let operation = match &finished {
         Some(finished) => finish_operation(finished),
         None => &operations::START_ATTEMPT,
@@ -222,12 +235,15 @@ pub fn advance(
     let command = Command::new(operation, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim);
-    let definition = definition.clone();
+    let (definition, said) = (definition.clone(), said.cloned());
     db.commit(command, move |change| {
         let mut touches = Touches::default();
         let advanced = step(change, &mut touches, &definition, finished.as_ref(), &next)?;
         if advanced.unsettled == Some(Unsettled::TooOften) {
             return Ok(Outcome::Refused(advanced));
+        }
+        if let Some(said) = &said {
+            said.save(change, Some(&advanced))?;
         }
         touches.finish(change)?;
         Ok(Outcome::Accepted(advanced))
@@ -684,13 +700,23 @@ pub fn set_timeout(
     attempt: &AttemptId,
     budget: TimeBudget,
 ) -> Result<Receipt<()>, WorkflowError> {
+    set_timeout_said(db, claim, (attempt, budget), None)
+}
+
+/// [`set_timeout`] with the message of a worker process that proposes it.
+pub(crate) fn set_timeout_said(
+    db: &Database,
+    claim: &Claim,
+    (attempt, budget): (&AttemptId, TimeBudget),
+    said: Option<&Said>,
+) -> Result<Receipt<()>, WorkflowError> {
     let payload =
         Payload::json(&json!({ "attemptId": attempt, "timeoutMs": budget_column(budget) }))?;
     let command = Command::new(&operations::SET_TIMEOUT, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim)
         .recording(payload);
-    let attempt = attempt.clone();
+    let (attempt, said) = (attempt.clone(), said.cloned());
     db.commit(command, move |change| {
         let (status, _) = store::runs::status(change)?;
         let active = store::attempts::active(change)?.filter(|active| active.attempt_id == attempt);
@@ -709,6 +735,9 @@ pub fn set_timeout(
             ));
         }
         change.transition(status.as_str(), status.as_str())?;
+        if let Some(said) = &said {
+            said.save(change, None)?;
+        }
         Ok(Outcome::Accepted(()))
     })
 }

@@ -65,6 +65,18 @@ pub enum Plan {
     },
 }
 
+impl Plan {
+    /// The move of it.
+    pub(crate) fn next(&self) -> &Move {
+        match self {
+            Self::First { next, .. }
+            | Self::Answered { next, .. }
+            | Self::Expired { next, .. }
+            | Self::Again { next } => next,
+        }
+    }
+}
+
 /// What became of the claim.
 #[expect(
     clippy::large_enum_variant,
@@ -126,33 +138,61 @@ pub(super) fn take(
         Some(Payload::json(&json!({ "generation": claim.generation() }))?),
     )?;
     store::queue::execute(change)?;
-    let (finished, next) = match &claiming.plan {
+    if 1 < claim.generation() {
+        store::workers::orphan(change)?;
+    }
+    let definition = &claiming.definition;
+    let begun = begin(change, &mut touches, (&run, definition), &claiming.plan)?;
+    touches.finish(change)?;
+    Ok(Outcome::Accepted(match (begun, claiming.plan.next()) {
+        (Begun::Parked, _) => Claimed::Parked,
+        (Begun::Moved(advanced), Move::Start(_)) => Claimed::Owned { claim, advanced },
+        (Begun::Moved(_), Move::Complete | Move::End(..) | Move::HandOver) => Claimed::Ended,
+    }))
+}
+
+/// What became of the first move under a claim.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// It was made.
+    Moved(Advanced),
+    /// The outcome of an effect can't be known: the run is parked, and nobody owns it.
+    Parked,
+}
+
+/// Makes the first move of a plan: the body of [`claim`], and of a worker process that begins.
+pub(super) fn begin(
+    change: &mut Change<'_>,
+    touches: &mut Touches,
+    (run, definition): (&store::runs::RunRow, &Definition),
+    plan: &Plan,
+) -> Result<Begun, WorkflowError> {
+    let (finished, next) = match plan {
         Plan::First { title, next } => {
-            begin_run(change, &mut touches, &run, title.as_deref(), next)?;
-            if let (Some(settings), Move::Start(_)) = (claiming.definition.settings(""), next) {
+            begin_run(change, touches, run, title.as_deref(), next)?;
+            if let (Some(settings), Move::Start(_)) = (definition.settings(""), next) {
                 settings::create_scope(change, "", 1, settings.initial())?;
             }
             (None, next)
         }
         Plan::Answered { finished, next } => {
-            check_settings(change, &claiming.definition)?;
-            take_answer(change, &mut touches, &run)?;
+            check_settings(change, definition)?;
+            take_answer(change, touches, run)?;
             (Some(finished), next)
         }
         Plan::Expired { finished, next } => {
-            expire(change, &mut touches, &run, finished)?;
+            expire(change, touches, run, finished)?;
             (Some(finished), next)
         }
         Plan::Again { next } => {
             if run.status != RunStatus::Running {
                 return Err(run.transition("it is not running, so that no runner was lost"));
             }
-            check_settings(change, &claiming.definition)?;
+            check_settings(change, definition)?;
             let recovered = change.recover_effects()?;
             if let Some(effect) = recovered.ambiguous.first() {
-                park_ambiguous(change, &mut touches, run.status, effect.as_str())?;
-                touches.finish(change)?;
-                return Ok(Outcome::Accepted(Claimed::Parked));
+                park_ambiguous(change, touches, run.status, effect.as_str())?;
+                return Ok(Begun::Parked);
             }
             let replaced = store::attempts::replace_open(change)?;
             let payload = Payload::json(&json!({ "replacedAttempts": replaced }))?;
@@ -166,14 +206,11 @@ pub(super) fn take(
             (None, next)
         }
     };
-    let advanced = advance::step(change, &mut touches, &claiming.definition, finished, next)?;
-    touches.finish(change)?;
-    let ambiguous = matches!(advanced.effect, Some(EffectStart::Ambiguous { .. }));
-    Ok(Outcome::Accepted(match next {
-        Move::Start(_) if ambiguous => Claimed::Parked,
-        Move::Start(_) => Claimed::Owned { claim, advanced },
-        Move::Complete | Move::End(..) | Move::HandOver => Claimed::Ended,
-    }))
+    let advanced = advance::step(change, touches, definition, finished, next)?;
+    Ok(match &advanced.effect {
+        Some(EffectStart::Ambiguous { .. }) => Begun::Parked,
+        _ => Begun::Moved(advanced),
+    })
 }
 
 /// A run of a workflow without settings has no history of them to look at.

@@ -7,6 +7,7 @@ use holdpoint_state::{
 };
 use serde_json::json;
 
+use super::worker::Said;
 use super::{Touches, claim, messages};
 use crate::definition::{Beside, OWN_NODE_TYPES, Park, Parked};
 use crate::error::WorkflowError;
@@ -25,11 +26,11 @@ pub(super) const CONTROL_LEASE_MS: i64 = 30_000;
 /// What an attempt waits for.
 #[derive(Clone)]
 pub struct Ask {
-    kind: RequestKind,
-    contract: serde_json::Value,
-    detail: Option<String>,
-    prompt: Option<String>,
-    beside: Option<Beside>,
+    pub(crate) kind: RequestKind,
+    pub(crate) contract: serde_json::Value,
+    pub(crate) detail: Option<String>,
+    pub(crate) prompt: Option<String>,
+    pub(crate) beside: Option<Beside>,
 }
 
 impl Ask {
@@ -119,6 +120,17 @@ pub fn wait(
     attempt: &AttemptId,
     ask: Ask,
 ) -> Result<Receipt<String>, WorkflowError> {
+    wait_said(db, claim, attempt, ask, None)
+}
+
+/// [`wait`] with the message of a worker process that proposes it.
+pub(crate) fn wait_said(
+    db: &Database,
+    claim: &Claim,
+    attempt: &AttemptId,
+    ask: Ask,
+    said: Option<&Said>,
+) -> Result<Receipt<String>, WorkflowError> {
     let run = super::advance::run_of(claim)?;
     let request = request_id(&run, attempt);
     let contract = Payload::json(ask.contract())?;
@@ -133,7 +145,7 @@ pub fn wait(
         .by(Actor::host(claim.owner().id()))
         .holding(claim)
         .recording(payload);
-    let attempt = attempt.clone();
+    let (attempt, said) = (attempt.clone(), said.cloned());
     db.commit(command, move |change| {
         let row = store::runs::run(change)?;
         let active = store::attempts::active(change)?.filter(|active| active.attempt_id == attempt);
@@ -200,6 +212,9 @@ pub fn wait(
             };
             beside(change, &parked)?;
         }
+        if let Some(said) = &said {
+            said.save(change, None)?;
+        }
         Ok(Outcome::Accepted(request.clone()))
     })
 }
@@ -210,12 +225,25 @@ pub fn wait(
 ///
 /// [`WorkflowError::State`] with `ClaimLost` when it is not owned any more.
 pub fn hand_over(db: &Database, claim: &Claim) -> Result<Receipt<()>, WorkflowError> {
+    hand_over_said(db, claim, None)
+}
+
+/// [`hand_over`] with the message of a worker process that proposes it.
+pub(crate) fn hand_over_said(
+    db: &Database,
+    claim: &Claim,
+    said: Option<&Said>,
+) -> Result<Receipt<()>, WorkflowError> {
     let command = Command::new(&operations::HAND_OVER, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim);
-    db.commit(command, |change| {
+    let said = said.cloned();
+    db.commit(command, move |change| {
         let (status, _) = store::runs::status(change)?;
         let mut touches = Touches::default();
+        if let Some(said) = &said {
+            said.save(change, None)?;
+        }
         give_back(change, &mut touches, status)?;
         touches.finish(change)?;
         Ok(Outcome::Accepted(()))
@@ -272,13 +300,26 @@ pub fn doubt(
     claim: &Claim,
     effect: &EffectAttempt,
 ) -> Result<Receipt<()>, WorkflowError> {
+    doubt_said(db, claim, effect, None)
+}
+
+/// [`doubt`] with the message of a worker process that proposes it.
+pub(crate) fn doubt_said(
+    db: &Database,
+    claim: &Claim,
+    effect: &EffectAttempt,
+    said: Option<&Said>,
+) -> Result<Receipt<()>, WorkflowError> {
     let command = Command::new(&operations::PARK_AMBIGUOUS, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim);
-    let effect = effect.clone();
+    let (effect, said) = (effect.clone(), said.cloned());
     db.commit(command, move |change| {
         let (status, _) = store::runs::status(change)?;
         let mut touches = Touches::default();
+        if let Some(said) = &said {
+            said.save(change, None)?;
+        }
         let settlement = Settlement::Ambiguous {
             error: Some("the time limit fired while the action may have been acting".to_owned()),
         };

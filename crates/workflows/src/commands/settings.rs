@@ -338,7 +338,8 @@ fn resource(scope: &ScopeId) -> Resource {
 }
 
 /// Which settings an attempt began with, and keeps reading.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SettingsBinding {
     /// The scope.
     pub scope_id: ScopeId,

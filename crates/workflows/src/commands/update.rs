@@ -8,6 +8,7 @@ use holdpoint_state::{Actor, Change, Claim, Command, Database, Outcome, Payload,
 use serde_json::json;
 
 use super::answer::no_run;
+use super::worker::Said;
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, RunId};
 use crate::model::{RequestKind, RequestStatus, RunStatus, resource};
@@ -42,10 +43,20 @@ pub fn publish(
     attempt: &AttemptId,
     update: &Update,
 ) -> Result<Receipt<Published>, WorkflowError> {
+    publish_said(db, claim, (attempt, update), None)
+}
+
+/// [`publish`] with the message of a worker process that proposes it.
+pub(crate) fn publish_said(
+    db: &Database,
+    claim: &Claim,
+    (attempt, update): (&AttemptId, &Update),
+    said: Option<&Said>,
+) -> Result<Receipt<Published>, WorkflowError> {
     let command = Command::new(&operations::PUBLISH, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim);
-    let (attempt, update) = (attempt.clone(), update.clone());
+    let (attempt, update, said) = (attempt.clone(), update.clone(), said.cloned());
     db.commit(command, move |change| {
         let (status, _) = store::runs::status(change)?;
         let active = store::attempts::active(change)?
@@ -59,7 +70,11 @@ pub fn publish(
         if let Some(earlier) = repeat(change, Some(active.key), &update)? {
             return Ok(Outcome::Adopted(earlier));
         }
-        accept(change, (active.key, &active.attempt_id), status, &update)
+        let accepted = accept(change, (active.key, &active.attempt_id), status, &update)?;
+        if let Some(said) = &said {
+            said.save(change, None)?;
+        }
+        Ok(accepted)
     })
 }
 

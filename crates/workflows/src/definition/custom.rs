@@ -63,6 +63,14 @@ pub trait CustomNode: Send + Sync + 'static {
     /// The node's error; the attempt failed.
     fn execute(&self, context: &NodeContext<'_>) -> Result<NodeStep, NodeError>;
 
+    /// Makes the wait of [`CustomNode::execute`] again from its contract, with the rows beside it. The host calls it when a worker
+    /// process parked the attempt: code can't travel from there, and only the host writes. `None`, as by default, when the kind can't;
+    /// an attempt that parks with rows of its own then parks its run, because it can only be executed on threads.
+    fn park_again(&self, contract: &Value) -> Option<Park> {
+        let _ = contract;
+        None
+    }
+
     /// Makes the output of the answer that settled the parked attempt. Pure; the answer itself unless the kind says otherwise.
     ///
     /// # Errors

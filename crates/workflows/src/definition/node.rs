@@ -335,7 +335,8 @@ pub(crate) fn is_budget(millis: f64) -> bool {
 }
 
 /// The time budget of one attempt.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum TimeBudget {
     /// So many milliseconds.
     Millis(f64),

@@ -5,7 +5,8 @@
 use std::path::Path;
 
 /// The identity of the source of one workflow.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum SourceIdentity {
     /// A workflow that comes with the program.
     Builtin {

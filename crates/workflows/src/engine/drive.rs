@@ -19,11 +19,12 @@ use super::plan::{NextMove, Planner, storable};
 use super::runner::Executed;
 use crate::agents::AgentExecutor;
 use crate::commands::{
-    Advanced, Ask, FinishedAttempt, Move, NewAttempt, Notification, Route, Unsettled,
+    Advanced, Ask, FinishedAttempt, Move, NewAttempt, Notification, Plan, Route, Unsettled,
 };
 use crate::definition::{Definition, Node, NodeError, NodeKind, Recovery, StopReason, TimeBudget};
 use crate::error::WorkflowError;
 use crate::routing::{NodeOutcome, NodeResult};
+use crate::views::LoadedRun;
 
 /// Executes one run for a host.
 pub(super) struct Drive<'a, H> {
@@ -32,6 +33,44 @@ pub(super) struct Drive<'a, H> {
     /// Who executes the agents of headless runs.
     pub(super) agents: Option<&'a Arc<dyn AgentExecutor>>,
     pub(super) deadlines: &'a Deadlines,
+}
+
+/// Executes a run that was read, for a host that has its claim: plans the first move, has it made by `begin`, and goes on from there.
+pub(crate) fn execute_for<H: Host>(
+    host: &H,
+    loaded: &LoadedRun,
+    (definition, agents): (&Definition, Option<&Arc<dyn AgentExecutor>>),
+    deadlines: &Deadlines,
+    executor: &mut Executor,
+    begin: impl FnOnce(&Plan) -> Result<Stepped, WorkflowError>,
+) -> Result<Executed, WorkflowError> {
+    let mut facts = Arc::new(Facts::of(loaded, definition));
+    let (plan, failure) = Planner {
+        definition,
+        executor: &mut *executor,
+        deadlines,
+        documents: host.documents(),
+    }
+    .first(loaded, &mut facts, host.now())?;
+    let Stepped {
+        advanced,
+        is_effectless,
+    } = begin(&plan)?;
+    let failure = if is_effectless {
+        Some(conflict_error())
+    } else {
+        failure
+    };
+    match begun(plan.next().clone(), advanced, failure) {
+        Some(current) => Drive {
+            host,
+            definition,
+            agents,
+            deadlines,
+        }
+        .run(facts, current, executor),
+        None => Ok(Executed::Released),
+    }
 }
 
 /// An attempt that was begun.

@@ -13,7 +13,6 @@ use super::active::ActiveRun;
 use super::drive::begun;
 use super::executor::Executor;
 use super::facts::Facts;
-use super::host::next_of;
 use super::runner::{Executed, Runner, is_race};
 use crate::commands::{self, Claimed, Claiming, Move, Prepared};
 use crate::definition::{Definition, NodeKind, Timeout, Title};
@@ -59,7 +58,7 @@ impl Runner {
     /// The first move of a run that is about to be made. None when something has to be asked first.
     pub(crate) fn foresee(&self, start: &Prepared) -> Result<Option<Foreseen>, WorkflowError> {
         let definition = start.definition();
-        if start.is_named || !is_foreseeable(definition) {
+        if self.launcher.is_some() || start.is_named || !is_foreseeable(definition) {
             return Ok(None);
         }
         // What a read of the new run would give.
@@ -109,7 +108,7 @@ impl Runner {
     ) -> Result<(Ticket<RunId, WorkflowError>, Early), WorkflowError> {
         let Foreseen { claiming, facts } = foreseen;
         let (run, definition) = (claiming.run.clone(), claiming.definition.clone());
-        let next = next_of(&claiming.plan).clone();
+        let next = claiming.plan.next().clone();
         // From here on a stop of the run is heard.
         self.active.claiming(&run, FIRST_REVISION);
         let (started, claimed) = start

@@ -19,7 +19,7 @@ use crate::updates::Publisher;
 use crate::views::{self, LoadedRun};
 
 /// Where the documents of live settings are read from.
-pub(super) trait Documents {
+pub(crate) trait Documents {
     /// The document with this digest.
     fn document(&self, hash: Digest) -> Result<Value, WorkflowError>;
 

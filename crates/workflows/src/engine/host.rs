@@ -13,7 +13,7 @@ use holdpoint_state::{Database, StateError};
 use super::active::{ActiveRun, Stop};
 use super::facts::Documents;
 use super::publish::publisher;
-use crate::commands::{self, Advanced, Ask, FinishedAttempt, Move, NewAttempt, Plan};
+use crate::commands::{self, Advanced, Ask, FinishedAttempt, Move, NewAttempt, Plan, Said};
 use crate::definition::{CancellationSignal, CancellationSource, Definition, NodeError};
 use crate::error::WorkflowError;
 use crate::id::AttemptId;
@@ -24,14 +24,14 @@ const INSIST_FIRST: Duration = Duration::from_millis(50);
 const INSIST_MAX: Duration = Duration::from_secs(1);
 
 /// What became of a step.
-pub(super) struct Stepped {
-    pub(super) advanced: Advanced,
+pub(crate) struct Stepped {
+    pub(crate) advanced: Advanced,
     /// The key of the next attempt's effect is taken by another request: it began without its effect, and can only fail.
-    pub(super) is_effectless: bool,
+    pub(crate) is_effectless: bool,
 }
 
 /// Whoever owns the facts of one run.
-pub(super) trait Host {
+pub(crate) trait Host {
     /// The wall clock, in epoch milliseconds.
     fn now(&self) -> i64;
 
@@ -69,10 +69,10 @@ pub(super) trait Host {
 }
 
 /// The host of runs that are executed on its own threads.
-pub(super) struct Direct<'a> {
-    pub(super) db: &'a Database,
-    pub(super) active: &'a Arc<ActiveRun>,
-    pub(super) draining: &'a AtomicBool,
+pub(crate) struct Direct<'a> {
+    pub(crate) db: &'a Database,
+    pub(crate) active: &'a Arc<ActiveRun>,
+    pub(crate) draining: &'a AtomicBool,
 }
 
 impl Host for Direct<'_> {
@@ -106,31 +106,8 @@ impl Host for Direct<'_> {
         finished: FinishedAttempt,
         next: &Move,
     ) -> Result<Stepped, WorkflowError> {
-        let (db, claim) = (self.db, &self.active.claim);
-        // Only an attempt with an effect is ever proposed a second time.
-        let again = has_effect(next).then(|| finished.clone());
-        let first = if finished.has_acted() {
-            self.insist(|| {
-                commands::advance(db, claim, definition, Some(finished.clone()), next.clone())
-            })
-        } else {
-            commands::advance(db, claim, definition, Some(finished), next.clone())
-        };
-        match (first, again) {
-            (Ok(receipt), _) => Ok(Stepped {
-                advanced: receipt.value,
-                is_effectless: false,
-            }),
-            (Err(error), Some(finished)) if is_effect_conflict(&error) => {
-                let next = effectless(next.clone());
-                let receipt = commands::advance(db, claim, definition, Some(finished), next)?;
-                Ok(Stepped {
-                    advanced: receipt.value,
-                    is_effectless: true,
-                })
-            }
-            (Err(error), _) => Err(error),
-        }
+        let (stepped, _) = self.advance_said(definition, finished, next, None)?;
+        Ok(stepped)
     }
 
     fn wait(&self, attempt: &AttemptId, ask: Ask) -> Result<(), WorkflowError> {
@@ -150,6 +127,43 @@ impl Host for Direct<'_> {
 }
 
 impl Direct<'_> {
+    /// Commits a step with the move after it, and with the message of the worker process that proposed it. Gives the revision too.
+    pub(crate) fn advance_said(
+        &self,
+        definition: &Definition,
+        finished: FinishedAttempt,
+        next: &Move,
+        said: Option<&Said>,
+    ) -> Result<(Stepped, u64), WorkflowError> {
+        let propose = |finished: FinishedAttempt, next: Move, said: Option<&Said>| {
+            let step = (Some(finished), next);
+            commands::advance_said(self.db, &self.active.claim, definition, step, said)
+        };
+        // Only an attempt with an effect is ever proposed a second time.
+        let again = has_effect(next).then(|| finished.clone());
+        let first = if finished.has_acted() {
+            self.insist(|| propose(finished.clone(), next.clone(), said))
+        } else {
+            propose(finished, next.clone(), said)
+        };
+        let (receipt, is_effectless) = match (first, again) {
+            (Err(error), Some(finished)) if is_effect_conflict(&error) => {
+                let said = said.map(|said| Said {
+                    is_effectless: true,
+                    ..said.clone()
+                });
+                let receipt = propose(finished, effectless(next.clone()), said.as_ref())?;
+                (receipt, true)
+            }
+            (first, _) => (first?, false),
+        };
+        let stepped = Stepped {
+            advanced: receipt.value,
+            is_effectless,
+        };
+        Ok((stepped, receipt.revision))
+    }
+
     /// Sends a proposal again to a store that is busy or full for a moment: it has the receipt of an act, which nobody could make
     /// again. Ends when the claim does, at the latest.
     fn insist<T>(
@@ -175,16 +189,7 @@ impl Direct<'_> {
     }
 }
 
-pub(super) fn next_of(plan: &Plan) -> &Move {
-    match plan {
-        Plan::First { next, .. }
-        | Plan::Answered { next, .. }
-        | Plan::Expired { next, .. }
-        | Plan::Again { next } => next,
-    }
-}
-
-pub(super) fn without_effect(plan: Plan) -> Plan {
+pub(crate) fn without_effect(plan: Plan) -> Plan {
     match plan {
         Plan::First { title, next } => Plan::First {
             title,
@@ -204,7 +209,7 @@ pub(super) fn without_effect(plan: Plan) -> Plan {
     }
 }
 
-pub(super) fn effectless(next: Move) -> Move {
+pub(crate) fn effectless(next: Move) -> Move {
     match next {
         Move::Start(attempt) => Move::Start(NewAttempt {
             effect: None,
@@ -214,16 +219,16 @@ pub(super) fn effectless(next: Move) -> Move {
     }
 }
 
-pub(super) fn has_effect(next: &Move) -> bool {
+pub(crate) fn has_effect(next: &Move) -> bool {
     matches!(next, Move::Start(attempt) if attempt.effect.is_some())
 }
 
 /// The key of the effect is taken by another request: the node fails, and nothing else does.
-pub(super) fn is_effect_conflict(error: &WorkflowError) -> bool {
+pub(crate) fn is_effect_conflict(error: &WorkflowError) -> bool {
     matches!(error, WorkflowError::State(StateError::Conflict { resource, .. }) if resource.kind() == "effect")
 }
 
-pub(super) fn conflict_error() -> NodeError {
+pub(crate) fn conflict_error() -> NodeError {
     NodeError::named(
         "EffectConflict",
         "the effect of this visit was reserved before with another request",

@@ -427,34 +427,37 @@ impl Scene {
 }
 
 /// The execution that an applied effect stored.
-pub(super) fn execution(output: &Value, receipt: Option<&Value>) -> Value {
+pub(crate) fn execution(output: &Value, receipt: Option<&Value>) -> Value {
     json!({ "output": output, "receipt": receipt })
 }
 
 /// An earlier act of this visit was applied: its result is the output, and nothing acts again.
 fn adopted(result: Option<&[u8]>) -> Ended {
-    let Some(bytes) = result else {
-        return Ended::Value {
-            output: Value::Null,
-            receipt: None,
-        };
-    };
-    match serde_json::from_slice::<Value>(bytes) {
-        Ok(Value::Object(mut execution)) if execution.contains_key("output") => Ended::Value {
-            output: execution.remove("output").unwrap_or_default(),
-            receipt: execution
-                .remove("receipt")
-                .filter(|receipt| !receipt.is_null()),
-        },
-        // A person who confirmed it gave the output itself.
-        Ok(output) => Ended::Value {
-            output,
-            receipt: None,
-        },
+    match adopted_value(result) {
+        Ok((output, receipt)) => Ended::Value { output, receipt },
         Err(error) => Ended::error(NodeError::new(format!(
             "the stored result can't be read: {error}"
         ))),
     }
+}
+
+/// Output and receipt of what an effect stored.
+pub(crate) fn adopted_value(
+    result: Option<&[u8]>,
+) -> Result<(Value, Option<Value>), serde_json::Error> {
+    let Some(bytes) = result else {
+        return Ok((Value::Null, None));
+    };
+    Ok(match serde_json::from_slice::<Value>(bytes)? {
+        Value::Object(mut execution) if execution.contains_key("output") => (
+            execution.remove("output").unwrap_or_default(),
+            execution
+                .remove("receipt")
+                .filter(|receipt| !receipt.is_null()),
+        ),
+        // A person who confirmed it gave the output itself.
+        output => (output, None),
+    })
 }
 
 /// The error that a rejected effect stored, as it was.

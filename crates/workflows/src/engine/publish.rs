@@ -14,8 +14,8 @@ use crate::id::AttemptId;
 use crate::updates::{Publisher, refused};
 
 /// How long an update waits for a store that is busy or full for a moment, first and at most.
-const AGAIN_FIRST: Duration = Duration::from_millis(20);
-const AGAIN_MAX: Duration = Duration::from_millis(500);
+pub(crate) const AGAIN_FIRST: Duration = Duration::from_millis(20);
+pub(crate) const AGAIN_MAX: Duration = Duration::from_millis(500);
 
 /// The publisher of one attempt. It holds the run's claim as long as the node holds it; an attempt that is over is refused.
 pub(super) fn publisher(

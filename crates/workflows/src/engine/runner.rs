@@ -3,25 +3,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdpoint_state::{Database, Owner, StateError};
+use holdpoint_state::id::random_id;
+use holdpoint_state::{Database, Owner, Receipt, StateError};
 
 use super::Deadlines;
 use super::active::{ActiveRun, ActiveRuns};
 use super::drive::{Current, Drive, begun};
 use super::executor::Executor;
 use super::facts::Facts;
-use super::host::{
-    Direct, conflict_error, has_effect, is_effect_conflict, next_of, without_effect,
-};
+use super::host::{Direct, conflict_error, has_effect, is_effect_conflict, without_effect};
 use super::plan::Planner;
 use crate::agents::AgentExecutor;
-use crate::commands::{self, Claimed, Claiming, Move, Plan};
+use crate::commands::{self, Claimed, Claiming, Launching, Move, Plan};
 use crate::definition::{Definition, NodeError, NodeKind};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::model::ExecutionMode;
 use crate::registry::{SourceResolver, Unresolved, compare_mounts, differences};
 use crate::views::{self, LoadedRun};
+use crate::worker::{Supervision, WorkerLauncher};
 
 /// What became of taking up a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ pub(crate) enum Executed {
     Lost,
     /// This program does not have its workflow.
     Unknown,
+    /// Its worker process ended on the way; the run was given back.
+    Crashed,
 }
 
 /// Executes runs for one scheduler.
@@ -46,6 +48,8 @@ pub(crate) struct Runner {
     pub(crate) lease_ms: i64,
     pub(crate) deadlines: Deadlines,
     pub(crate) active: Arc<ActiveRuns>,
+    /// How worker processes are launched; without it runs are executed on the thread that takes them up.
+    pub(crate) launcher: Option<WorkerLauncher>,
     /// Whether runs are to be given back at their next boundary.
     pub(crate) draining: AtomicBool,
 }
@@ -114,6 +118,9 @@ impl Runner {
                 // It waits, and nothing came.
                 None => return Ok(Executed::Raced),
             }
+        }
+        if let Some(launcher) = &self.launcher {
+            return self.execute_apart(loaded, &definition, launcher);
         }
         let mut facts = Arc::new(Facts::of(loaded, &definition));
         let now = self.db.clock().now().0;
@@ -194,6 +201,69 @@ impl Runner {
         }
     }
 
+    /// Takes up a run for a worker process. No code of its author is called here.
+    fn execute_apart(
+        &self,
+        loaded: &LoadedRun,
+        definition: &Definition,
+        launcher: &WorkerLauncher,
+    ) -> Result<Executed, WorkflowError> {
+        if self.draining.load(Ordering::SeqCst) {
+            return Ok(Executed::Raced);
+        }
+        let run = loaded.run_id.clone();
+        let epoch = random_id("worker");
+        self.active.claiming(&run, loaded.revision);
+        let receipt = commands::launch(
+            &self.db,
+            Launching {
+                run: run.clone(),
+                revision: loaded.revision,
+                owner: self.owner.clone(),
+                lease_ms: self.lease_ms,
+                definition,
+                is_expired: loaded.asked.as_ref().is_some_and(|asked| asked.is_expired),
+                epoch: epoch.clone(),
+            },
+        );
+        let (claim, revision) = match receipt {
+            Ok(Receipt {
+                value: Some(claim),
+                revision,
+                ..
+            }) => (claim, revision),
+            Ok(_) => {
+                self.active.remove(&run);
+                return Ok(Executed::Released);
+            }
+            Err(error) => {
+                self.active.remove(&run);
+                return if is_race(&error) {
+                    Ok(Executed::Raced)
+                } else {
+                    Err(error)
+                };
+            }
+        };
+        let active = Arc::new(ActiveRun::new(claim, loaded.revision));
+        self.active.insert(&run, &active);
+        let executed = Supervision {
+            db: &self.db,
+            active: &active,
+            draining: &self.draining,
+            definition,
+            launcher,
+            epoch,
+            revision,
+        }
+        .run(loaded);
+        if let Err(error) = &executed {
+            self.give_up(&active, error);
+        }
+        self.active.remove(&run);
+        executed
+    }
+
     /// Whether the run has steps that this program can't execute: it is left to one that can.
     fn lacks_agents(&self, loaded: &LoadedRun, definition: &Definition) -> bool {
         self.agents.is_none()
@@ -233,12 +303,12 @@ impl Runner {
             definition: definition.clone(),
             plan,
         };
-        let next = next_of(&plan).clone();
+        let next = plan.next().clone();
         match commands::claim(&self.db, claiming(plan.clone())) {
             Ok(receipt) => Ok((next, receipt.value, failure)),
             Err(error) if failure.is_none() && has_effect(&next) && is_effect_conflict(&error) => {
                 let plan = without_effect(plan);
-                let next = next_of(&plan).clone();
+                let next = plan.next().clone();
                 let receipt = commands::claim(&self.db, claiming(plan))?;
                 Ok((next, receipt.value, Some(conflict_error())))
             }

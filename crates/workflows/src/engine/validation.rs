@@ -137,7 +137,10 @@ impl Look<'_> {
             .planner(self.definition, executor)
             .next(&facts)?;
         let next = match next {
-            Move::Start(_) if self.runner.is_draining() => Move::HandOver,
+            // What follows is executed in a worker process, where there are such: nobody goes on here.
+            Move::Start(_) if self.runner.is_draining() || self.runner.launcher.is_some() => {
+                Move::HandOver
+            }
             other => other,
         };
         let (next, advanced, failure) = self.accept(candidate, finished, next, failure)?;

@@ -45,6 +45,19 @@ pub(crate) fn execute(change: &mut Change<'_>) -> Result<(), StateError> {
     expect_one(written, "run_queue", change.resource().key())
 }
 
+/// A worker process is launched for the run. It has begun nothing yet.
+pub(crate) fn launch(change: &mut Change<'_>) -> Result<(), StateError> {
+    let key = change.resource_key()?;
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE run_queue SET status = 'starting', error_code = NULL, error_hash = NULL, consecutive_errors = 0
+             WHERE run_key = :key AND (status = 'queued' OR status = 'starting' OR status = 'running' OR status = 'parked')",
+        )?
+        .execute(named_params! { ":key": key })?;
+    expect_one(written, "run_queue", change.resource().key())
+}
+
 /// No runner executes the run now.
 pub(crate) fn park(
     change: &mut Change<'_>,

@@ -12,6 +12,11 @@ const fn of(table: &'static str, sql: &'static str) -> Deletion {
 /// The rows of one run, in order. `?1` is its key.
 pub(crate) const DELETIONS: &[Deletion] = &[
     of(
+        "worker_messages",
+        "DELETE FROM worker_messages WHERE worker_key IN (SELECT worker_key FROM run_workers WHERE run_key = ?1)",
+    ),
+    of("run_workers", "DELETE FROM run_workers WHERE run_key = ?1"),
+    of(
         "session_events",
         "DELETE FROM session_events WHERE run_key = ?1",
     ),

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::display::DisplayStatus;
 use super::run::{RunView, run};
+use super::workers::{WorkerView, workers};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::model::{ParkCode, QueueStatus, RequestStatus, RunStatus};
@@ -47,6 +48,9 @@ pub struct Explanation {
     pub reason: String,
     /// The last error of the run, its queue row or its last step.
     pub last_error: Option<String>,
+    /// The worker process that it has, or had last; none for a run that was executed on threads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerView>,
 }
 
 /// Explains a run at the instant of the snapshot.
@@ -94,7 +98,9 @@ pub fn explain(
             .rev()
             .find_map(|step| step.result.error.clone())
     });
+    let worker = workers(snapshot, id, now, 1)?.pop();
     Ok(Some(Explanation {
+        worker,
         run_id: view.run_id,
         status: view.status,
         display_status: view.display_status,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
 use holdpoint_state::{Digest, Snapshot, StateError};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::display::{
@@ -482,7 +482,8 @@ fn mounted_sources(
 }
 
 /// An attempt that is not over.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct OpenAttempt {
     pub(crate) attempt_id: AttemptId,
     pub(crate) node_id: NodeId,
@@ -512,7 +513,8 @@ fn open_attempt(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<OpenAttempt>
 }
 
 /// A run as the engine takes it up: everything that its next move depends on, at one revision.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct LoadedRun {
     pub(crate) run_id: RunId,
     pub(crate) revision: u64,
@@ -525,18 +527,31 @@ pub(crate) struct LoadedRun {
     pub(crate) mode: ExecutionMode,
     pub(crate) title: Option<String>,
     pub(crate) input: Value,
+    /// A worker process is told it step by step.
+    #[serde(skip)]
     pub(crate) history: Vec<NodeResult>,
     pub(crate) attempt: Option<OpenAttempt>,
     /// The accepted answer that the open attempt has not used yet.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "routing::present"
+    )]
     pub(crate) answer: Option<Value>,
     /// The receipt of that answer, when it is the visible text of a model.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "routing::present"
+    )]
     pub(crate) answer_receipt: Option<Value>,
     /// What it waits for, while nobody gave it.
     pub(crate) asked: Option<Asked>,
 }
 
 /// A pending request, as the engine looks at it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Asked {
     /// The candidate that a runner has to look at, with its payload.
     pub(crate) candidate: Option<(String, Value)>,

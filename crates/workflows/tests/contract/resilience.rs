@@ -14,7 +14,7 @@ use holdpoint_workflows::definition::{
 use holdpoint_workflows::model::RunStatus;
 use holdpoint_workflows::views::Filter;
 use holdpoint_workflows::{
-    Registry, SchedulerOptions, SourceResolver, Unresolved, WorkflowError, Workflows,
+    Execution, Registry, SchedulerOptions, SourceResolver, Unresolved, WorkflowError, Workflows,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ use crate::views::damage;
 
 /// A search comes once an hour: what happens, happens without it.
 const NO_POLL: SchedulerOptions = SchedulerOptions {
+    execution: Execution::Threads,
     workers: 1,
     lease_ms: 30_000,
     poll_interval_ms: 3_600_000,

@@ -137,7 +137,7 @@ fn case_032_renewals_keep_a_claim_while_its_node_works() {
         .unwrap();
     let (first, second) = (Workflows::new(db.clone()), Workflows::new(db));
     second.register(&definition);
-    let owner = first.scheduler(options).unwrap();
+    let owner = first.scheduler(options.clone()).unwrap();
     let run = first.run(&definition, json!(null)).unwrap();
     first
         .wait_for(&run, LONG, |view| view.current_node.is_some())

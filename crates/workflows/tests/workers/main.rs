@@ -1,0 +1,17 @@
+//! Runs in worker processes: real children, real signals, real channels. What a child does wrong ends the child; afterwards every
+//! invariant holds, and the run goes on by the rules for lost runners.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod child;
+mod honest;
+mod kills;
+mod lies;
+mod raw;
+mod stops;
+mod support;

@@ -1,0 +1,118 @@
+//! Runs that are taken away from their workers: nothing of them goes on, and nothing that they say counts.
+
+use std::time::Duration;
+
+use holdpoint_workflows::RunId;
+use holdpoint_workflows::commands::Control;
+use holdpoint_workflows::model::{RunStatus, WorkerStatus};
+
+use crate::support::{Home, LONG, deaf, endless, is_alive, kill, manual};
+
+fn pid(home: &Home, run: &RunId) -> i32 {
+    let worker = home.workers(run).remove(0);
+    i32::try_from(worker.pid.unwrap()).unwrap()
+}
+
+fn shell_pid(home: &Home) -> i32 {
+    home.traces("pids")[0].parse().unwrap()
+}
+
+#[test]
+fn edge_059_a_cancelled_run_stays_cancelled_and_its_worker_is_ended() {
+    let home = Home::new();
+    let scheduler = home.scheduler("honest");
+    let run = home.workflows.run(&deaf(), home.input()).unwrap();
+    home.until("the node hangs", || !home.traces("hangs").is_empty());
+    let pid = pid(&home, &run);
+    home.workflows.cancel(&Control::of(&run)).unwrap();
+    home.until("its worker is ended", || {
+        home.workers(&run)[0].finished_at.is_some()
+    });
+    scheduler.stop(LONG);
+    assert!(!is_alive(pid));
+    let view = home.workflows.view(&run).unwrap();
+    assert_eq!(view.status, RunStatus::Cancelled);
+    assert_eq!(view.steps.len(), 1);
+    assert_eq!(home.workers(&run)[0].status, WorkerStatus::ClaimLost);
+}
+
+#[test]
+fn edge_041_a_paused_run_is_executed_by_nobody_and_goes_on_where_it_was() {
+    let home = Home::new();
+    let scheduler = home.scheduler("honest");
+    let run = home.workflows.run(&endless(), home.input()).unwrap();
+    home.until("the command runs", || !home.traces("pids").is_empty());
+    let (worker, command) = (pid(&home, &run), shell_pid(&home));
+    home.workflows.pause(&Control::of(&run)).unwrap();
+    home.until("its worker is ended", || {
+        home.workers(&run)[0].finished_at.is_some()
+    });
+    assert!(!is_alive(worker));
+    home.until("its command is ended", || !is_alive(command));
+    let view = home.workflows.view(&run).unwrap();
+    assert_eq!(
+        (view.status, view.paused, view.steps.len()),
+        (RunStatus::Running, true, 0)
+    );
+    home.workflows.resume(&Control::of(&run)).unwrap();
+    home.until("another worker repeats the node", || {
+        1 < home.traces("pids").len()
+    });
+    home.workflows.cancel(&Control::of(&run)).unwrap();
+    scheduler.stop(LONG);
+    assert_eq!(home.workers(&run).len(), 2);
+}
+
+#[test]
+fn commands_of_a_killed_worker_are_ended_with_it() {
+    let home = Home::new();
+    let scheduler = home.scheduler("honest");
+    let run = home.workflows.run(&endless(), home.input()).unwrap();
+    home.until("the command runs", || !home.traces("pids").is_empty());
+    let command = shell_pid(&home);
+    kill(pid(&home, &run));
+    home.until("its command is ended", || !is_alive(command));
+    home.until("another worker repeats the node", || {
+        1 < home.traces("pids").len()
+    });
+    home.workflows.cancel(&Control::of(&run)).unwrap();
+    scheduler.stop(LONG);
+    let workers = home.workers(&run);
+    assert_eq!(workers[1].status, WorkerStatus::Crashed);
+    assert_eq!(workers[1].signal.as_deref(), Some("SIGKILL"));
+}
+
+#[test]
+fn a_manual_action_of_a_killed_worker_is_nobodys_guess() {
+    let home = Home::new();
+    let scheduler = home.scheduler("honest");
+    let run = home.workflows.run(&manual(), home.input()).unwrap();
+    home.until("it acts", || !home.traces("acts").is_empty());
+    kill(pid(&home, &run));
+    let view = home.workflows.wait(&run, LONG).unwrap();
+    scheduler.stop(LONG);
+    assert_eq!(view.status, RunStatus::Waiting);
+    assert_eq!(view.error_code.as_deref(), Some("effectAmbiguous"));
+    assert_eq!(home.traces("acts").len(), 1);
+}
+
+#[test]
+fn a_host_that_stops_gives_its_runs_back_and_ends_its_workers() {
+    for definition in [deaf(), endless()] {
+        let home = Home::new();
+        let scheduler = home.scheduler("honest");
+        let run = home.workflows.run(&definition, home.input()).unwrap();
+        home.until("its node runs", || {
+            !home.traces("hangs").is_empty() || !home.traces("pids").is_empty()
+        });
+        let pid = pid(&home, &run);
+        scheduler.stop(Duration::ZERO);
+        assert!(!is_alive(pid));
+        let view = home.workflows.view(&run).unwrap();
+        assert_eq!(view.status, RunStatus::Running);
+        assert_eq!(view.error_code, None);
+        let why = home.workflows.explain(&run).unwrap();
+        assert_eq!(why.holder, None, "{why:?}");
+        assert!(home.workers(&run)[0].finished_at.is_some());
+    }
+}
