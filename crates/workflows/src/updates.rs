@@ -85,7 +85,7 @@ pub enum UpdateError {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Update {
-    update_type: String,
+    kind: String,
     key: String,
     data: Payload,
     request_id: Option<String>,
@@ -133,7 +133,7 @@ impl Update {
             Progress::read(payload.as_bytes())?;
         }
         Ok(Self {
-            update_type: update_type.to_owned(),
+            kind: update_type.to_owned(),
             key: key.to_owned(),
             data: payload,
             request_id: None,
@@ -176,7 +176,7 @@ impl Update {
 
     /// The type.
     pub fn update_type(&self) -> &str {
-        &self.update_type
+        &self.kind
     }
 
     /// The key.

@@ -95,9 +95,10 @@ pub(super) fn show(context: &Context, run: &str) -> Result<ExitStatus, CommandEr
     let workflows = context.workflows()?;
     let view = workflows.view(&run)?;
     let options = workflows.launch_options(&run)?;
-    let progress = match view.status.is_terminal() {
-        true => None,
-        false => workflows.progress(&run)?,
+    let progress = if view.status.is_terminal() {
+        None
+    } else {
+        workflows.progress(&run)?
     };
     context.output.document(&Run {
         progress: progress.as_ref(),

@@ -99,13 +99,16 @@ pub fn estimate(samples: &[Sample], now: UnixMillis) -> Option<Estimate> {
 }
 
 fn confidence(intervals: usize, spread: f64) -> Confidence {
+    let alike = if spread <= 0.5 {
+        Confidence::Medium
+    } else {
+        Confidence::Low
+    };
     match intervals {
         0 | 1 => Confidence::Low,
-        2..=4 if spread <= 0.5 => Confidence::Medium,
-        2..=4 => Confidence::Low,
+        2..=4 => alike,
         _ if spread <= 0.25 => Confidence::High,
-        _ if spread <= 0.5 => Confidence::Medium,
-        _ => Confidence::Low,
+        _ => alike,
     }
 }
 

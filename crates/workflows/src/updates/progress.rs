@@ -385,6 +385,10 @@ mod tests {
         ] {
             assert_eq!(told(data.clone()), verdict, "{data}");
         }
+    }
+
+    #[test]
+    fn the_schema_and_the_words_of_the_status() {
         let without = json!({ "status": "running" }).to_string();
         assert!(
             Progress::read(without.as_bytes()).is_err(),

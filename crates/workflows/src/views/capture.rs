@@ -317,7 +317,8 @@ pub fn attempt_links(
 ///
 /// Those of the database.
 pub fn prompt(snapshot: &Snapshot<'_>, attempt: &AttemptId) -> Result<Option<String>, StateError> {
-    let found: Option<(Option<Vec<u8>>, Option<Vec<u8>>)> = snapshot
+    type Content = Option<Vec<u8>>;
+    let found: Option<(Content, Content)> = snapshot
         .sql()
         .prepare_cached(
             "SELECT p.content, c.content FROM node_attempts a

@@ -2,14 +2,15 @@
 
 use holdpoint_state::{Actor, Disposition};
 use holdpoint_workflows::commands::{
-    Answer, Control, PROMPT_LIMIT_BYTES, QueueFollowUp, RemoveFollowUp, Restart, Start,
+    self, Answer, Control, PROMPT_LIMIT_BYTES, QueueFollowUp, RemoveFollowUp, Restart, Start,
 };
 use holdpoint_workflows::definition::{Definition, NodeError, Workflow};
-use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::model::{MessageKind, RunStatus, TurnEnd};
 use holdpoint_workflows::views::FollowUpDisplay;
 use holdpoint_workflows::{RunId, WorkflowError};
 use serde_json::json;
 
+use crate::sessions::Origin;
 use crate::support::{Fixture, LONG, person};
 
 fn agent(name: &str) -> Actor {
@@ -75,17 +76,16 @@ fn edge_102_follow_ups_of_a_run_that_does_not_complete_are_cancelled() {
                 .unwrap();
         }
         assert_eq!(fixture.count(PENDING), 2);
-        match ends {
-            "cancelled" => drop(fixture.workflows.cancel(&Control::of(&run)).unwrap()),
-            _ => {
-                let scheduler = fixture.scheduler();
-                fixture
-                    .workflows
-                    .answer(&Answer::new(&run, json!("fail")))
-                    .unwrap();
-                fixture.workflows.wait(&run, LONG).unwrap();
-                scheduler.stop(LONG);
-            }
+        if ends == "cancelled" {
+            fixture.workflows.cancel(&Control::of(&run)).unwrap();
+        } else {
+            let scheduler = fixture.scheduler();
+            fixture
+                .workflows
+                .answer(&Answer::new(&run, json!("fail")))
+                .unwrap();
+            fixture.workflows.wait(&run, LONG).unwrap();
+            scheduler.stop(LONG);
         }
         let shown = fixture.workflows.follow_ups(&run).unwrap();
         assert_eq!(shown.len(), 2);
@@ -309,4 +309,66 @@ fn a_run_that_does_not_go_on_or_has_no_session_takes_no_follow_up() {
         matches!(nobody, Err(WorkflowError::NoRun { .. })),
         "{nobody:?}"
     );
+}
+
+#[test]
+fn edge_102_follow_ups_are_shown_behind_the_end_of_their_run_one_after_the_other() {
+    let fixture = Fixture::new();
+    let scheduler = fixture.scheduler();
+    let mut origin = Origin::new(&fixture.workflows, "session-1");
+    let run = origin.start(&asking(), json!(null)).run_id;
+    for prompt in ["first", "second", "third"] {
+        fixture
+            .workflows
+            .queue_follow_up(&QueueFollowUp::new(&run, prompt))
+            .unwrap();
+    }
+    assert_eq!(origin.show().unwrap().kind, MessageKind::Step);
+    // The run goes on, so that none of them may be shown.
+    assert_eq!(origin.show(), None);
+    fixture
+        .workflows
+        .answer(&Answer::new(&run, json!("yes")))
+        .unwrap();
+    fixture.workflows.wait(&run, LONG).unwrap();
+    // The runner tells the end as well, a moment after it; whoever is first does it.
+    commands::tell_end(fixture.store.db(), &run).unwrap();
+    assert_eq!(origin.show().unwrap().kind, MessageKind::Terminal);
+
+    let first = origin.show_and_begin();
+    assert_eq!(
+        (first.kind, &first.content["prompt"]),
+        (MessageKind::FollowUp, &json!("first"))
+    );
+    // One turn after the other, and what is shown can't be taken back, also not by a person.
+    assert_eq!(origin.show(), None);
+    let remove = |id: &str| {
+        fixture
+            .workflows
+            .remove_follow_up(&RemoveFollowUp::of(id).by(person(), "terminal"))
+    };
+    let sent = remove(&first.source_id);
+    assert!(
+        matches!(sent, Err(WorkflowError::Conflict { .. })),
+        "edge 103: {sent:?}"
+    );
+    let second = &fixture.workflows.follow_ups(&run).unwrap()[1];
+    remove(&second.follow_up_id).unwrap();
+    origin.end(TurnEnd::Completed);
+    assert_eq!(origin.show_and_begin().content["prompt"], "third");
+    origin.end(TurnEnd::Completed);
+    assert_eq!(origin.show(), None);
+    let seen: Vec<FollowUpDisplay> = statuses(&fixture, &run)
+        .into_iter()
+        .map(|(_, status)| status)
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            FollowUpDisplay::Sent,
+            FollowUpDisplay::Removed,
+            FollowUpDisplay::Sent
+        ]
+    );
+    scheduler.stop(LONG);
 }
