@@ -502,6 +502,12 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         }
     }
 
+    /// The parts, before any check.
+    #[cfg(test)]
+    pub(super) fn into_draft(self) -> Draft {
+        self.draft
+    }
+
     /// Sets an option of the node added last; `None` says that its kind does not have the option.
     fn of_last(
         mut self,

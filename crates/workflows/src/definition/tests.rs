@@ -1,5 +1,7 @@
 //! Every check of a definition, its snapshot and its digest.
 
+mod includes;
+
 use std::fmt::Write as _;
 use std::sync::Arc;
 

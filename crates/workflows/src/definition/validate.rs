@@ -2,7 +2,7 @@
 //!
 //! Not here: how the parts fit (`graph`), positions in files ([`crate::file`]).
 //! Of the table, V1, V4, V6, V8, V15, V17, V21, V23, V24 and V27 can't be broken in Rust: the types
-//! of the builder exclude them, and the file reader refuses them before there is a draft.
+//! of the builder exclude them, and the file reader refuses them before there is a draft. So it does with an empty `exits` (V32).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The committed facts of a run as its nodes see them, kept in step with what the runner commits.
 //!
 //! A node of an included workflow sees that workflow only: its input, its own nodes by their own names, and of them what happened
-//! since the workflow was entered last. So each mount that is entered has a [`Scope`]; entering it again begins a new one, with none
-//! for what it includes. A workflow without includes has no scopes and pays nothing for them.
+//! since the workflow was entered last. So each mount that is entered has a [`Scope`]; entering it again begins a new one. A workflow
+//! without includes has no scopes and pays nothing for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -246,11 +246,9 @@ impl Composed {
         false
     }
 
-    /// Begins a new invocation of a mount. What it includes was not entered in it yet.
+    /// Begins a new invocation of a mount. Scopes of what it includes may be left from the one before; none of its nodes runs before
+    /// they are entered again.
     fn enter(&mut self, path: &str, output: Option<Value>) {
-        let inner = format!("{path}/");
-        self.scopes
-            .retain(|mount, _| mount != path && !mount.starts_with(&inner));
         let input = match output {
             Some(Value::Object(mut entry)) => entry.remove("input").unwrap_or_default(),
             _ => Value::Null,

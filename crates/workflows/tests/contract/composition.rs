@@ -1,5 +1,8 @@
 //! A workflow in another one: what its nodes see, where it ends, which limits hold, and that only its own sources execute it.
 
+mod random;
+mod sources;
+
 use holdpoint_workflows::RunId;
 use holdpoint_workflows::commands::{Answer, Control};
 use holdpoint_workflows::definition::{Definition, EffectSpec, NodeError, Workflow};
@@ -286,6 +289,43 @@ fn entering_and_leaving_is_no_step_and_the_root_is_asked_first() {
         view.error.as_deref(),
         Some("workflow \"looping\" reached its limit of 3 steps before node \"plus/add\"")
     );
+}
+
+#[test]
+fn the_limit_of_a_workflow_counts_what_it_includes() {
+    let fixture = Fixture::new();
+    // first, three steps inside, last: five.
+    let middle = |max_steps| {
+        Workflow::new("middle")
+            .max_steps(max_steps)
+            .start_at("first")
+            .compute("first", |_| Ok(()))
+            .include("inner", &three_steps(None))
+            .compute("last", |_| Ok("last"))
+            .edge("first", "inner")
+            .edge("inner.done", "last")
+            .exit("done", "last")
+            .build()
+            .unwrap()
+    };
+    let outer = |max_steps| {
+        Workflow::new("outer")
+            .start_at("begin")
+            .compute("begin", |_| Ok(()))
+            .include("middle", &middle(max_steps))
+            .edge("begin", "middle")
+            .build()
+            .unwrap()
+    };
+    let view = fixture.run(&outer(5), json!({ "n": 1 }));
+    assert_eq!(view.status, RunStatus::Completed);
+    for (max_steps, node) in [(4, "middle/last"), (3, "middle/inner/add")] {
+        let view = fixture.run(&outer(max_steps), json!({ "n": 1 }));
+        let expected = format!(
+            "workflow \"middle\" reached its limit of {max_steps} steps before node \"{node}\""
+        );
+        assert_eq!(view.error, Some(expected));
+    }
 }
 
 #[test]
