@@ -82,6 +82,9 @@ pub(crate) enum Verb {
     FollowUps(FollowUpsVerb),
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
+    /// Execute one run for the process that started this one: what `work --isolate` launches.
+    #[command(hide = true)]
+    Worker,
 }
 
 #[derive(Debug, Args)]
@@ -112,6 +115,14 @@ pub(crate) struct WorkArgs {
     /// Stop when nothing is left that could be done now.
     #[arg(long)]
     pub(crate) until_idle: bool,
+
+    /// Execute each run in a process of its own, which can't open the store and takes nothing with it when it crashes.
+    #[arg(long)]
+    pub(crate) isolate: bool,
+
+    /// Let these processes see a variable of the environment, beside PATH, HOME and the like. May be given several times.
+    #[arg(long, value_name = "NAME", requires = "isolate")]
+    pub(crate) pass_env: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -123,6 +123,7 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
     match verb {
         Verb::Run(args) => run::run(context, args),
         Verb::Work(args) => work::work(context, args),
+        Verb::Worker => work::worker(context),
         Verb::List(args) => runs::list(context, args),
         Verb::Show(args) => runs::show(context, &args.run),
         Verb::Explain(args) => runs::explain(context, &args.run),

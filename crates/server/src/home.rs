@@ -121,6 +121,13 @@ pub(crate) fn workflows(home: Option<&Path>, store: Database) -> Result<Workflow
     Ok(workflows)
 }
 
+/// What a worker process finds the code of its run in: the files that its host would find.
+pub(crate) fn registry(home: Option<&Path>) -> Result<Registry, CommandError> {
+    let registry = Registry::default();
+    registry.search(places(home)?);
+    Ok(registry)
+}
+
 /// Reads a workflow by file or by name.
 ///
 /// It is a file when it has the ending of one or a `/` in it, and a name otherwise.

@@ -60,7 +60,7 @@ impl Settings {
     /// How runs are executed.
     pub(crate) fn scheduler(&self) -> SchedulerOptions {
         SchedulerOptions {
-            execution: Execution::Threads,
+            execution: Execution::default(),
             workers: usize::from(self.workers),
             lease_ms: self.lease_ms,
             poll_interval_ms: self.sweep_interval_ms,

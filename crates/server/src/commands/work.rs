@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdpoint_workflows::model::RunStatus;
 use holdpoint_workflows::views::{DisplayStatus, Filter};
-use holdpoint_workflows::{RunId, Workflows};
+use holdpoint_workflows::{Execution, RunId, WorkerLauncher, Workflows, run_child};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -36,7 +36,11 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
             source,
         })?;
     let mut follower = store.follow_events(store.snapshot()?.last_event_seq()?)?;
-    let scheduler = workflows.scheduler(context.cli.settings.scheduler())?;
+    let mut options = context.cli.settings.scheduler();
+    if args.isolate {
+        options.execution = Execution::Processes(launcher(context, args)?);
+    }
+    let scheduler = workflows.scheduler(options)?;
     let mut touched = BTreeSet::new();
     let mut parked = Parked {
         context,
@@ -105,6 +109,34 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
         ExitStatus::Cancelled
     } else {
         ExitStatus::Done
+    })
+}
+
+/// This program itself, as a worker that looks for files where this process does.
+fn launcher(context: &Context, args: &WorkArgs) -> Result<WorkerLauncher, CommandError> {
+    let program = std::env::current_exe().map_err(|source| CommandError::Io {
+        action: "finding this program".to_owned(),
+        source,
+    })?;
+    let mut launcher = WorkerLauncher::new(program);
+    if let Some(home) = &context.cli.home {
+        launcher = launcher.argument("--home").argument(home);
+    }
+    launcher = launcher.argument("worker");
+    for name in &args.pass_env {
+        launcher = launcher.passing(name);
+    }
+    Ok(launcher)
+}
+
+/// One run, for the process that launched this one. No store is opened here.
+pub(super) fn worker(context: &Context) -> Result<ExitStatus, CommandError> {
+    let registry = home::registry(context.cli.home.as_deref())?;
+    let ended = run_child(&registry, None);
+    Ok(if ended == std::process::ExitCode::SUCCESS {
+        ExitStatus::Done
+    } else {
+        ExitStatus::Failed
     })
 }
 

@@ -12,6 +12,7 @@ mod documents;
 mod effects;
 mod hostile;
 mod interrupts;
+mod isolate;
 mod process;
 mod prune;
 mod records;

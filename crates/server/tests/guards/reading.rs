@@ -39,7 +39,7 @@ const READS: [&str; 10] = [
 const VERIFY: &str = "state verify";
 
 /// Commands that change something, so that this test has nothing to say of them.
-const WRITES: [&str; 9] = [
+const WRITES: [&str; 10] = [
     "answer",
     "cancel",
     "effects resolve",
@@ -49,6 +49,7 @@ const WRITES: [&str; 9] = [
     "run",
     "state restore",
     "work",
+    "worker",
 ];
 
 /// A home with a store that has rows in every table.

@@ -15,7 +15,9 @@ use holdpoint_workflows::commands::{
 };
 use holdpoint_workflows::definition::{Definition, EffectSpec, Recovery, TimeBudget, Workflow};
 use holdpoint_workflows::model;
-use holdpoint_workflows::{AttemptId, DOMAIN, NodeId, RunId, SchedulerOptions, Workflows, file};
+use holdpoint_workflows::{
+    AttemptId, DOMAIN, Execution, NodeId, RunId, SchedulerOptions, WorkerLauncher, Workflows, file,
+};
 use serde_json::{Value, json};
 
 /// The longest that anything here may take.
@@ -76,6 +78,17 @@ pub(crate) fn fill(db: &Database, clock: &ManualClock, directory: &Path) {
     workflows.pause(&Control::of(&paused)).unwrap();
     let cancelled = workflows.run_file(&asks, json!(null)).unwrap();
     workflows.cancel(&Control::of(&cancelled)).unwrap();
+    scheduler.stop(LONG);
+    // One that a worker process took to its question.
+    let program = env!("CARGO_BIN_EXE_holdpoint");
+    let scheduler = workflows
+        .scheduler(SchedulerOptions {
+            execution: Execution::Processes(WorkerLauncher::new(program).argument("worker")),
+            ..SchedulerOptions::default()
+        })
+        .unwrap();
+    let apart = workflows.run_file(&asks, json!(null)).unwrap();
+    workflows.wait(&apart, LONG).unwrap();
     scheduler.stop(LONG);
 
     // An action whose runner was lost: nobody knows whether it acted.

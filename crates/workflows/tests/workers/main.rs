@@ -13,5 +13,6 @@ mod honest;
 mod kills;
 mod lies;
 mod raw;
+mod speed;
 mod stops;
 mod support;

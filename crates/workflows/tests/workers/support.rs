@@ -206,8 +206,10 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-fn definitions() -> [Definition; 7] {
+fn definitions() -> [Definition; 9] {
     [
+        chain(1),
+        chain(200),
         composed(),
         every(),
         telling(),
@@ -347,6 +349,18 @@ pub(crate) fn every() -> Definition {
         .edge("agent", "end")
         .build()
         .unwrap()
+}
+
+/// So many nodes, one after the other.
+pub(crate) fn chain(nodes: u32) -> Definition {
+    let mut draft = Workflow::new(format!("chain-{nodes}")).start_at("n1");
+    for node in 1..=nodes {
+        draft = draft.compute(format!("n{node}"), |_| Ok(1));
+    }
+    for node in 1..nodes {
+        draft = draft.edge(format!("n{node}"), format!("n{}", node + 1));
+    }
+    draft.max_steps(nodes + 1).build().unwrap()
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -1,0 +1,49 @@
+//! `work --isolate`: runs in processes of their own, which are this program again.
+
+use crate::support::Home;
+
+const WORKFLOW: &str = r"
+name: apart
+startAt: who
+nodes:
+  who:
+    shell:
+      argv: [sh, -c, 'echo $PPID ${ALLOWED-none} ${FORBIDDEN-none} >> who']
+      effect: { type: test.who, recovery: idempotent }
+";
+
+#[test]
+fn runs_are_executed_apart_with_an_environment_of_few_names() {
+    let home = Home::with("apart.workflow.yaml", WORKFLOW);
+    home.ok(&["run", "apart.workflow.yaml", "--detach"]);
+    let run = home.newest();
+    let args = [
+        "--json",
+        "work",
+        "--until-idle",
+        "--isolate",
+        "--pass-env",
+        "ALLOWED",
+    ];
+    let ended = home
+        .command(&args)
+        .env("ALLOWED", "yes")
+        .env("FORBIDDEN", "yes")
+        .spawn()
+        .unwrap();
+    let host = ended.id();
+    let output = ended.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let who = home.read("who");
+    let words: Vec<&str> = who.split_whitespace().collect();
+    assert_eq!(words[1..], ["yes", "none"], "{who}");
+    let why = home.ok(&["explain", &run]);
+    let worker = &why["worker"];
+    assert_eq!(worker["status"], "exited", "{why:#}");
+    assert_eq!(worker["pid"].to_string(), words[0], "{why:#}");
+    assert_ne!(words[0], host.to_string());
+    assert_eq!(why["status"], "completed");
+    // Typed by hand it has no host, and says so.
+    let alone = home.command(&["worker"]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(1), "{alone:?}");
+}
