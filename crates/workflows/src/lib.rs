@@ -67,6 +67,7 @@
 //! # Rooms of the durable half
 //!
 //! - [`Workflows`]: the handle of a program, with every verb; [`Scheduler`]: executes runs in this process.
+//! - [`Session`]: an origin session, from the side of whoever speaks for it.
 //! - [`model`]: nouns. `operations`: every transition as data, in [`DOMAIN`] for readers. Another crate can't send one, it calls its
 //!   function:
 //!

@@ -1,6 +1,7 @@
 //! Origin sessions: what they show, whose turn it is, how long it took, and what they submit.
 
 mod clocks;
+mod damage;
 mod model;
 mod origin;
 mod requests;

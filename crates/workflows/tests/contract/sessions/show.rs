@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use holdpoint_state::testing::{TestStore, counter};
 use holdpoint_state::{Actor, Command, Outcome};
-use holdpoint_workflows::commands::{self, Control, FinishedAttempt, Move, Start, TurnReport};
+use holdpoint_workflows::commands::{
+    self, Control, FinishedAttempt, Move, Restart, Start, TurnReport,
+};
 use holdpoint_workflows::definition::{
     CustomNode, NodeContext, NodeError, NodeKind, NodeStep, NotificationKind, Park, Workflow,
 };
@@ -366,5 +368,30 @@ fn every_end_leaves_nothing_to_show_but_what_was_told() {
     // The session is free again.
     let next = origin.start(&naming(), json!("Eve"));
     assert_eq!(next.display_status, DisplayStatus::Waiting);
+    scheduler.stop(LONG);
+}
+
+#[test]
+fn the_end_of_a_restart_tells_the_ends_before_it() {
+    let fixture = Fixture::new();
+    let scheduler = fixture.scheduler();
+    let mut origin = Origin::new(&fixture.workflows, "s");
+    let first = origin.start(&naming(), json!("Ada")).run_id;
+    fixture.workflows.cancel(&Control::of(&first)).unwrap();
+    origin.show().unwrap();
+    // What a session shows moves no revision, so that what a person saw is still the run's.
+    let revision = fixture.workflows.view(&first).unwrap().run_revision;
+    let restart = Restart::new(&first, revision).in_session("s");
+    let second = fixture.workflows.restart(&restart).unwrap().value;
+    fixture.workflows.wait(&second, LONG).unwrap();
+    fixture.workflows.cancel(&Control::of(&second)).unwrap();
+    let end = origin.show().unwrap();
+    assert_eq!(end.run_id, second);
+    assert_eq!(end.content["restartNumber"], 1);
+    assert_eq!(
+        end.content["earlier"],
+        json!([{ "runId": first, "status": "cancelled" }])
+    );
+    assert_eq!(end.content["fingerprint"].as_str().map(str::len), Some(64));
     scheduler.stop(LONG);
 }
