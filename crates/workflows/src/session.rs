@@ -25,7 +25,7 @@ const ENDS_AT_ONCE: i64 = 64;
 /// # use holdpoint_state::{Database, Identity, Schema};
 /// use holdpoint_workflows::commands::{BranchReport, Start, Submission, TurnStart, TurnStop};
 /// use holdpoint_workflows::definition::Workflow;
-/// use holdpoint_workflows::model::TurnEnd;
+/// use holdpoint_workflows::model::{SubmissionOutcome, TurnEnd};
 /// # use holdpoint_workflows::{DOMAIN, SchedulerOptions, Workflows};
 /// # let directory = tempfile::tempdir()?;
 /// # let schema = Schema::compose(Identity::PI_WORKFLOWS, [holdpoint_state::DOMAIN, DOMAIN])?;
@@ -43,11 +43,14 @@ const ENDS_AT_ONCE: i64 = 64;
 /// session.report_branch(&BranchReport { entries, ..BranchReport::default() })?;
 /// let turn = TurnStart { turn: "turn-1".to_owned(), message: message.message_id, run: run.clone() };
 /// session.start_turn(&turn)?;
-/// workflows.submit(&Submission::new(&run, "Ada".into()).in_session("session-1"))?;
-/// let view = workflows.wait(&run, Duration::from_secs(30))?;
-/// # let view = workflows.wait_for(&run, Duration::from_secs(30), |view| view.status.is_terminal())?;
+/// // Its tool submits, and hears what became of it.
+/// let candidate = workflows.submit(&Submission::new(&run, "Ada".into()).in_session("session-1"))?.value;
+/// let verdict = workflows.wait_for_verdict(&run, &candidate.submission_id, Duration::from_secs(30))?;
+/// assert_eq!(verdict.outcome, SubmissionOutcome::Accepted);
+/// session.end_turn(&TurnStop { turn: "turn-1".to_owned(), run: run.clone(), end: TurnEnd::Completed, entry: None })?;
+///
+/// let view = workflows.wait_for(&run, Duration::from_secs(30), |view| view.status.is_terminal())?;
 /// assert_eq!(view.final_output, Some("Ada".into()));
-/// # let _ = TurnStop { turn: "turn-1".to_owned(), run: run.clone(), end: TurnEnd::Completed, entry: None };
 /// # scheduler.stop(Duration::from_secs(1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -72,7 +75,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Those of the database. The session is attached all the same: another attempt, or the next look, does what is missing.
+    /// Those of the database. Nobody is attached then; whoever spoke before stays refused.
     pub fn attach(&self) -> Result<Coordinator, WorkflowError> {
         let sessions = self.workflows.hub().sessions();
         let epoch = sessions.attach(&self.id);

@@ -31,7 +31,8 @@ pub use messages::{
     messages_of_run, messages_of_session, next_message, terminal_view, verdict,
 };
 pub(crate) use messages::{
-    message, open_clocks, owes_end, owing, resting_clock, runs_of_session, terminal_facts,
+    message, open_clocks, owes_end, owing, resting_clock, runs_of_session, session_of,
+    terminal_facts,
 };
 pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
 pub use run::{

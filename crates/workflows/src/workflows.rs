@@ -279,6 +279,16 @@ impl Workflows {
         crate::session::look(&self.db, self.hub.sessions(), 0);
     }
 
+    /// Lets the clock of a run's open turn run again, when its session is attached to this process.
+    fn reopen_clock(&self, run: &RunId) -> Result<(), WorkflowError> {
+        let session = views::session_of(&self.db.snapshot()?, run)?;
+        let sessions = self.hub.sessions();
+        match session.filter(|session| sessions.is_attached(session)) {
+            Some(session) => commands::reopen(&self.db, sessions, &session),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
@@ -303,8 +313,8 @@ impl Workflows {
         self.check_source(control.run())?;
         let receipt = commands::resume(&self.db, &self.ours(control))?;
         // A turn that goes on is measured again. Where its session is attached to another process, that one sees it at its next look.
-        for session in self.hub.sessions().attached() {
-            commands::reopen(&self.db, self.hub.sessions(), &session)?;
+        if let Err(error) = self.reopen_clock(control.run()) {
+            tracing::warn!(run = %control.run(), error = %error, "the clock of a turn runs again from the next look on");
         }
         self.hub.offer(control.run());
         Ok(receipt)

@@ -210,6 +210,20 @@ pub(crate) fn runs_of_session(
     Ok(runs)
 }
 
+/// The session that a run is bound to.
+pub(crate) fn session_of(
+    snapshot: &Snapshot<'_>,
+    run: &RunId,
+) -> Result<Option<String>, StateError> {
+    Ok(snapshot
+        .sql()
+        .prepare_cached(
+            "SELECT b.origin_session_id FROM runs r JOIN run_bindings b ON b.run_key = r.resource_key WHERE r.run_id = :run",
+        )?
+        .query_row(named_params! { ":run": run }, |row| row.get(0))
+        .optional()?)
+}
+
 /// A model turn that goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
