@@ -290,3 +290,62 @@ fn case_049_explain_says_who_holds_a_run() {
     home.write("go", "");
     assert_eq!(running.end().status, 0);
 }
+
+#[test]
+fn a_file_includes_workflows_by_path_and_by_name() {
+    let home = Home::with(
+        "both.workflow.yaml",
+        r#"
+name: both
+startAt: begin
+nodes:
+  begin: { compute: 1 }
+includes:
+  near: { workflow: ./parts/one.workflow.yaml }
+  named: { workflow: two, input: { n: { jq: $outputs.near.output } } }
+edges:
+  - { from: begin, to: near }
+  - { from: near.done, to: named }
+"#,
+    );
+    let part = |name: &str, jq: &str| {
+        format!(
+            "name: {name}\nstartAt: work\nnodes: {{ work: {{ compute: {{ jq: '{jq}' }} }} }}\nexits: {{ done: {{ from: work }} }}\n"
+        )
+    };
+    home.write("parts/one.workflow.yaml", &part("one", "20"));
+    let missing = home.run(&["run", "both.workflow.yaml"]);
+    assert!(
+        missing.stderr.contains("both.workflow.yaml:8:22: ")
+            && missing.stderr.contains("unknown workflow \"two\""),
+        "{}",
+        missing.stderr
+    );
+    home.write("workflows/two.workflow.yaml", &part("two", "$input.n + 1"));
+    let shown = home.ok(&["run", "both.workflow.yaml"]);
+    assert_eq!(
+        shown["finalOutput"],
+        json!({ "exit": "done", "output": 21 })
+    );
+    let mounted: Vec<String> = shown["mountedSources"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|mounted| {
+            home.plain(&format!(
+                "{} {}",
+                mounted["mountPath"], mounted["reference"]
+            ))
+        })
+        .collect();
+    assert_eq!(mounted.len(), 2, "{shown}");
+    assert!(
+        mounted[0].ends_with("workflows/two.workflow.yaml\""),
+        "{mounted:?}"
+    );
+    assert!(
+        mounted[1].ends_with("parts/one.workflow.yaml\""),
+        "{mounted:?}"
+    );
+    assert!(shown["definitionDigest"].is_string());
+}

@@ -68,9 +68,48 @@ fn definition(home: &Path) -> Definition {
         .unwrap()
 }
 
+/// The same, with the first act and the question in an included workflow.
+fn composed(home: &Path) -> Definition {
+    let acts = |name: &str| home.join(name);
+    let (manual, idempotent) = (acts("manual.log"), acts("idempotent.log"));
+    let inside = Workflow::new("inside")
+        .start_at("manual")
+        .action("manual", EffectSpec::manual("test.manual"), move |ctx| {
+            append(&manual, ctx.effect_id.unwrap());
+            Ok(ctx.input().as_i64().unwrap_or(0) + 1)
+        })
+        .checkpoint("ask")
+        .compute("both", |ctx| {
+            Ok((ctx.output::<i64>("manual")?, ctx.output::<Value>("ask")?))
+        })
+        .edge("manual", "ask")
+        .edge("ask", "both")
+        .exit("done", "both")
+        .build()
+        .unwrap();
+    Workflow::new("composed")
+        .start_at("double")
+        .compute("double", |ctx| Ok(ctx.input().as_i64().unwrap_or(0) * 2))
+        .include("inside", &inside)
+        .input_map(|ctx| ctx.output::<i64>("double"))
+        .action(
+            "idempotent",
+            EffectSpec::idempotent("test.idempotent"),
+            move |ctx| {
+                append(&idempotent, ctx.effect_id.unwrap());
+                Ok(ctx.output::<Value>("inside")?.get("output").cloned())
+            },
+        )
+        .edge("double", "inside")
+        .edge("inside.done", "idempotent")
+        .build()
+        .unwrap()
+}
+
 fn open(home: &Path) -> (Workflows, Scheduler) {
     let workflows = Workflows::new(Database::open(home.join("state.sqlite"), &schema()).unwrap());
     workflows.register(&definition(home));
+    workflows.register(&composed(home));
     let scheduler = workflows
         .scheduler(SchedulerOptions {
             workers: 3,
@@ -113,7 +152,12 @@ fn child() {
     append(&home.join("ready.log"), "ready");
     let round = std::process::id();
     for n in 0.. {
-        let start = Start::new(&definition(&home), json!(n)).key(format!("{round}-{n}"));
+        let definition = if n % 2 == 0 {
+            definition(&home)
+        } else {
+            composed(&home)
+        };
+        let start = Start::new(&definition, json!(n)).key(format!("{round}-{n}"));
         let run = workflows.start(&start).unwrap().value;
         append(&home.join("started.log"), run.as_str());
         if n % 3 == 0 {
