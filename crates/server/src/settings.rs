@@ -2,10 +2,14 @@
 //!
 //! Not here: where the store lies. Only `--home` says that, so that no variable can move live storage unseen.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use clap::Args;
 use holdpoint_state::Options;
 use holdpoint_state::effects::BackOff;
-use holdpoint_workflows::{Execution, SchedulerOptions};
+use holdpoint_workflows::agents::{AgentExecutor, CommandAgent, PiAgent};
+use holdpoint_workflows::{Execution, SchedulerOptions, Workflows};
 
 /// The settings of a command.
 #[derive(Debug, Clone, Args)]
@@ -45,6 +49,40 @@ pub(crate) struct Settings {
     #[arg(long, global = true, env = "HOLDPOINT_STOP_PATIENCE_MS", hide_env_values = true, value_name = "MS", default_value_t = 30_000,
           value_parser = clap::value_parser!(u64).range(0..=86_400_000))]
     pub(crate) stop_patience_ms: u64,
+
+    /// Who executes agent steps: `pi` with arguments of its own, or a command that reads the prompt and writes the result. Words are
+    /// split as a shell would; no shell runs.
+    #[arg(long, global = true, env = "HOLDPOINT_AGENT", hide_env_values = true, value_name = "COMMAND", value_parser = agent)]
+    pub(crate) agent: Option<Agent>,
+}
+
+/// Who executes agent steps.
+#[derive(Debug, Clone)]
+pub(crate) enum Agent {
+    /// pi, in its RPC mode.
+    Pi(PiAgent),
+    /// Any command.
+    Command(CommandAgent),
+}
+
+fn agent(line: &str) -> Result<Agent, String> {
+    let words = shlex::split(line).ok_or("a quote is not closed")?;
+    match words.split_first() {
+        None => Err("it needs the name of a program".to_owned()),
+        Some((program, _)) if program.is_empty() => {
+            Err("it needs the name of a program".to_owned())
+        }
+        Some((program, args)) if is_pi(program) => {
+            Ok(Agent::Pi(PiAgent::new(program.as_str()).args(args)))
+        }
+        Some(_) => Ok(Agent::Command(CommandAgent::new(words).reading_updates())),
+    }
+}
+
+fn is_pi(program: &str) -> bool {
+    Path::new(program)
+        .file_name()
+        .is_some_and(|name| name == "pi")
 }
 
 impl Settings {
@@ -55,6 +93,16 @@ impl Settings {
             busy_timeout_ms: self.busy_timeout_ms,
             ..Options::default()
         }
+    }
+
+    /// The workflows of a process that executes runs: with an agent, if one is named.
+    pub(crate) fn executing(&self, workflows: Workflows) -> Workflows {
+        let agents: Arc<dyn AgentExecutor> = match &self.agent {
+            None => return workflows,
+            Some(Agent::Pi(pi)) => Arc::new(pi.clone()),
+            Some(Agent::Command(command)) => Arc::new(command.clone()),
+        };
+        workflows.executing_agents_with(agents)
     }
 
     /// How runs are executed.

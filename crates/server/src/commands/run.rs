@@ -37,6 +37,17 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         Some(text) => value::read("input", text)?,
         None => json!({}),
     };
+    let has_agents = file
+        .definition
+        .nodes()
+        .values()
+        .any(|node| node.kind.node_type() == "agent");
+    if has_agents && context.cli.settings.agent.is_none() && !args.detach {
+        return Err(CommandError::input(
+            "workflow",
+            "it has agent steps; say who executes them, such as --agent pi (docs/AGENTS.md), or only reserve the run with --detach",
+        ));
+    }
     // Told before a store is made for it; the start does it again for what is stored.
     if let Err(error) = file.definition.normalize_input(input.clone()) {
         return Err(CommandError::input("input", error.to_string()));
@@ -52,6 +63,7 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
     }
     let store = context.store()?;
     let workflows = home::workflows(context.cli.home.as_deref(), store.clone())?;
+    let workflows = context.cli.settings.executing(workflows);
     if args.detach {
         let receipt = workflows.start(&start)?;
         let view = workflows.view(&receipt.value)?;

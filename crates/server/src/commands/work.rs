@@ -24,10 +24,8 @@ const PARKED_MAX: usize = 100;
 pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, CommandError> {
     let store = context.store()?;
     let elsewhere = Elsewhere::default();
-    let workflows = elsewhere.watch(&home::workflows(
-        context.cli.home.as_deref(),
-        store.clone(),
-    )?);
+    let workflows = home::workflows(context.cli.home.as_deref(), store.clone())?;
+    let workflows = elsewhere.watch(&context.cli.settings.executing(workflows));
     let interrupts = Interrupts::default();
     interrupts
         .listen(&store, context.output)

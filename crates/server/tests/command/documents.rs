@@ -96,9 +96,7 @@ fn visit(command: &Command, path: &str, need: &mut impl FnMut(String)) {
             let default = argument
                 .get_default_values()
                 .first()
-                .unwrap()
-                .to_str()
-                .unwrap();
+                .map_or("none", |value| value.to_str().unwrap());
             let long = argument.get_long().unwrap();
             need(format!(
                 "| `--{long}` | `{}` | {default} |",

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and says what it skips"
 )]
 
+mod agents;
 mod crash;
 mod documents;
 mod effects;

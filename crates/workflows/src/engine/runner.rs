@@ -107,6 +107,7 @@ impl Runner {
             Err(unresolved) => return self.put_aside(loaded, &unresolved),
         };
         if self.lacks_agents(loaded, &definition) {
+            tracing::warn!(run = %loaded.run_id, "a run has agent steps, which nobody here executes; it is left to others");
             return Ok(Executed::Unknown);
         }
         if let Some(asked) = &loaded.asked {
