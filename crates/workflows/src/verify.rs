@@ -146,7 +146,7 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
         name: "captureCounts",
         summary: "A recording counts its entries and its events, which are numbered from 1 without a gap, and its links are of attempts \
                   of its run.",
-        violations: "SELECT s.segment_id FROM session_segments s WHERE
+        violations: "SELECT r.run_id FROM session_segments s JOIN runs r ON r.resource_key = s.run_key WHERE
                  (s.entry_count, s.entry_count) IS NOT (SELECT count(*), coalesce(max(e.entry_seq), 0) FROM session_entries e
                      WHERE e.segment_key = s.resource_key AND e.run_key = s.run_key)
                  OR (s.event_count, s.event_count) IS NOT (SELECT count(*), coalesce(max(e.event_seq), 0) FROM session_events e

@@ -11,6 +11,7 @@ mod capture;
 mod composition;
 mod control;
 mod crash;
+mod damage;
 mod effects;
 mod follow_ups;
 mod kinds;
