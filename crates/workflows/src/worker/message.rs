@@ -241,10 +241,6 @@ pub(crate) struct StopNow {
 /// The first move.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "plan", rename_all = "camelCase")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one is read for each worker, and taken apart at once"
-)]
 pub(crate) enum SaidPlan {
     First {
         #[serde(default, skip_serializing_if = "Option::is_none")]

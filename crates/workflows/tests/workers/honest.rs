@@ -1,6 +1,6 @@
 //! Workers that do right: what they come to is what threads come to.
 
-use holdpoint_workflows::commands::{Answer, SettingsChange, Start};
+use holdpoint_workflows::commands::{Answer, SettingsChange, Start, Submission};
 use holdpoint_workflows::definition::Definition;
 use holdpoint_workflows::model::{RunStatus, WorkerStatus};
 use holdpoint_workflows::views::RunView;
@@ -8,7 +8,8 @@ use holdpoint_workflows::{Execution, RunId};
 use serde_json::json;
 
 use crate::support::{
-    Home, LONG, composed, descriptors, every, open_gate, options, telling, worker_pids,
+    Home, LONG, composed, descriptors, every, open_gate, options, spoken, telling, until,
+    worker_pids,
 };
 
 /// Executes [`every`] to its end, with its answers.
@@ -115,7 +116,7 @@ fn a_route_in_a_worker_is_decided_by_the_settings_that_hold_when_it_commits() {
     let home = Home::new();
     let scheduler = home.scheduler("honest");
     let run = home.workflows.run(&composed(), home.input()).unwrap();
-    home.until("the route reads", || !home.traces("routes").is_empty());
+    until("the route reads", || !home.traces("routes").is_empty());
     let patch = json!([{ "op": "replace", "path": "/batch", "value": 41 }]);
     home.workflows
         .change_settings(&SettingsChange::new(&run, patch))
@@ -153,6 +154,36 @@ fn a_worker_shows_the_session_a_text() {
         home.count("SELECT count(*) FROM workflow_messages WHERE kind = 'notification'"),
         1
     );
+}
+
+#[test]
+fn what_follows_the_output_of_a_session_is_executed_in_a_worker() {
+    let home = Home::new();
+    let scheduler = home.scheduler("honest");
+    let start = Start::new(&spoken(), home.input()).in_session("session-1");
+    let run = home.workflows.start(&start).unwrap().value;
+    let view = home.workflows.wait(&run, LONG).unwrap();
+    assert_eq!(view.request.unwrap().contract["prompt"], "say a number");
+    let submit = |value, key: &str| {
+        home.workflows
+            .submit(&Submission::new(&run, value).key(key))
+            .unwrap();
+    };
+    // A candidate that is none leaves the run waiting, without a worker.
+    submit(json!("no number"), "first");
+    until("the candidate is refused", || {
+        home.count("SELECT count(*) FROM interactive_submissions WHERE outcome = 'rejected'") == 1
+    });
+    submit(json!(21), "second");
+    let view = home
+        .workflows
+        .wait_for(&run, LONG, |view| view.status.is_terminal())
+        .unwrap();
+    scheduler.stop(LONG);
+    assert_eq!(view.steps[0].result.output, Some(json!(42)), "{view:?}");
+    let workers = home.workers(&run);
+    assert_eq!(workers.len(), 2);
+    assert_eq!(view.final_output, Some(json!(workers[0].pid.unwrap())));
 }
 
 #[test]

@@ -13,7 +13,8 @@ use holdpoint_workflows::{Execution, RunId};
 use serde_json::json;
 
 use crate::support::{
-    Home, LONG, every, kill, launcher, open, open_gate, options, store, worker_pids, workflows,
+    Home, LONG, every, kill, launcher, open, open_gate, options, store, until, worker_pids,
+    workflows,
 };
 
 const HOST: &str = "home=";
@@ -46,7 +47,7 @@ fn attend(home: &Home, run: &RunId) -> bool {
         match view
             .waiting_on
             .as_ref()
-            .map(|node| node.to_string())
+            .map(std::string::ToString::to_string)
             .as_deref()
         {
             Some("ask") => drop(home.workflows.answer(&Answer::new(run, json!("yes")))),
@@ -98,7 +99,7 @@ fn workers_are_killed_at_any_moment() {
         }
     }
     for run in &runs {
-        home.until("the run is over", || attend(&home, run));
+        until("the run is over", || attend(&home, run));
     }
     scheduler.stop(LONG);
     for run in &runs {
@@ -163,7 +164,7 @@ fn hosts_and_their_workers_are_killed_at_any_moment() {
         attend(&home, &run);
     }
     let scheduler = home.scheduler("honest");
-    home.until("the run is over", || attend(&home, &run));
+    until("the run is over", || attend(&home, &run));
     scheduler.stop(LONG);
     check_whole(&home, &run);
 }
@@ -176,21 +177,21 @@ fn a_worker_whose_host_is_killed_ends_and_shows_as_orphaned() {
         .run(&crate::support::endless(), home.input())
         .unwrap();
     let mut host = start_host(&home);
-    home.until("the command runs", || !home.traces("pids").is_empty());
+    until("the command runs", || !home.traces("pids").is_empty());
     let worker = home.workers(&run).remove(0);
     let pid = i32::try_from(worker.pid.unwrap()).unwrap();
     let command: i32 = home.traces("pids")[0].parse().unwrap();
     assert_eq!(worker.status, WorkerStatus::Running);
     host.kill().unwrap();
     host.wait().unwrap();
-    home.until("the worker ends", || !crate::support::is_alive(pid));
-    home.until("its command ends", || !crate::support::is_alive(command));
-    home.until("its claim ends", || {
+    until("the worker ends", || !crate::support::is_alive(pid));
+    until("its command ends", || !crate::support::is_alive(command));
+    until("its claim ends", || {
         home.workers(&run)[0].status == WorkerStatus::Orphaned
     });
     // Whoever takes the run up next writes it down.
     let scheduler = home.scheduler("honest");
-    home.until("another worker", || 1 < home.traces("pids").len());
+    until("another worker", || 1 < home.traces("pids").len());
     home.workflows.cancel(&Control::of(&run)).unwrap();
     scheduler.stop(LONG);
     assert_eq!(home.workers(&run)[1].status, WorkerStatus::Orphaned);

@@ -4,7 +4,7 @@ use holdpoint_workflows::model::{RunStatus, WorkerStatus};
 use holdpoint_workflows::views::WorkerView;
 use holdpoint_workflows::{Execution, RunId};
 
-use crate::support::{Home, LIMITS, LONG, every, options};
+use crate::support::{Home, LIMITS, LONG, every, options, until};
 
 /// Lets one worker of a mode do its wrong. Gives it, and the run.
 fn wrong(home: &Home, mode: &str) -> (RunId, WorkerView) {
@@ -22,7 +22,7 @@ fn wrong(home: &Home, mode: &str) -> (RunId, WorkerView) {
         .scheduler(options(Execution::Processes(launcher)))
         .unwrap();
     let run = home.workflows.run(&every(), home.input()).unwrap();
-    home.until(mode, || {
+    until(mode, || {
         home.workers(&run)
             .last()
             .is_some_and(|worker| worker.finished_at.is_some())
@@ -216,13 +216,39 @@ fn a_worker_that_was_never_ready_says_nothing_about_its_run() {
             .unwrap();
         let run = home.workflows.run(&every(), home.input()).unwrap();
         // It is launched again, after a while.
-        home.until(mode, || 1 < home.workers(&run).len());
+        until(mode, || 1 < home.workers(&run).len());
         scheduler.stop(LONG);
         let worker = home.workers(&run).pop().unwrap();
         assert_eq!(worker.status, status, "{mode}: {worker:?}");
         assert_eq!(worker.pid, None, "{mode}");
         goes_on(&home, &run, mode);
     }
+}
+
+#[test]
+fn a_worker_that_wants_too_much_memory_ends_alone() {
+    let home = Home::new();
+    let limits = holdpoint_workflows::WorkerLimits {
+        memory_bytes_max: Some(2 << 30),
+        ..LIMITS
+    };
+    let scheduler = home
+        .workflows
+        .scheduler(options(Execution::Processes(
+            home.launcher("hungry").limited(limits),
+        )))
+        .unwrap();
+    let run = home.workflows.run(&every(), home.input()).unwrap();
+    until("it is ended", || {
+        home.workers(&run)
+            .last()
+            .is_some_and(|worker| worker.finished_at.is_some())
+    });
+    scheduler.stop(LONG);
+    let worker = home.workers(&run).pop().unwrap();
+    assert_eq!(worker.status, WorkerStatus::Crashed, "{worker:?}");
+    assert_eq!(worker.signal.as_deref(), Some("SIGABRT"), "{worker:?}");
+    goes_on(&home, &run, "hungry");
 }
 
 #[test]
@@ -255,7 +281,7 @@ fn a_program_that_can_not_be_launched_postpones_its_runs() {
         .scheduler(options(Execution::Processes(nowhere)))
         .unwrap();
     let run = home.workflows.run(&every(), home.input()).unwrap();
-    home.until("two tries", || 1 < home.workers(&run).len());
+    until("two tries", || 1 < home.workers(&run).len());
     scheduler.stop(LONG);
     let worker = home.workers(&run).pop().unwrap();
     assert_eq!(worker.status, WorkerStatus::Crashed);

@@ -103,7 +103,7 @@ impl Raw {
     }
 
     /// The end of the first node.
-    fn counted(&self, begun: &Value) -> Value {
+    fn counted(begun: &Value) -> Value {
         let at = begun["startedAt"].as_i64().unwrap();
         json!({ "result": {
             "attemptId": attempt("count", 1), "nodeId": "count", "nodeType": "compute", "outcome": "ok",
@@ -114,7 +114,7 @@ impl Raw {
     /// Goes on to the action, which may act then.
     fn acting(&mut self) -> Value {
         let begun = self.begin();
-        let finished = self.counted(&begun);
+        let finished = Self::counted(&begun);
         let mut next = start("act", 1);
         next["request"] =
             json!({ "input": self.launch["run"]["input"], "outputs": { "count": 7 } });
@@ -147,7 +147,7 @@ fn start(node: &str, visit: u32) -> Value {
 }
 
 fn wait_for_ever() {
-    CancellationSignal::never().wait(Duration::from_secs(600));
+    CancellationSignal::never().wait(Duration::from_mins(10));
 }
 
 /// Does wrong in the way of its mode, then waits to be ended.
@@ -209,6 +209,11 @@ fn after_ready(mode: &str) {
             for _ in 0..100_000 {
                 raw.write(&header, b"{}");
             }
+        }
+        "hungry" => {
+            raw.begin();
+            let hoard = vec![1_u8; 3 << 30];
+            assert!(!hoard.is_empty());
         }
         "oversized" => {
             raw.ready();
@@ -324,7 +329,7 @@ fn propose_wrongly(mut raw: Raw, mode: &str) {
         "wrong-attempt" | "wrong-type" | "wrong-start" | "no-output" | "wrong-duration"
         | "forged-settlement" | "forged-prompt" | "late" => {
             let begun = raw.begin();
-            let mut finished = raw.counted(&begun);
+            let mut finished = Raw::counted(&begun);
             let at = begun["startedAt"].as_i64().unwrap();
             match mode {
                 "wrong-attempt" => finished["result"]["attemptId"] = json!("attempt-of-another"),
@@ -348,7 +353,7 @@ fn propose_wrongly(mut raw: Raw, mode: &str) {
         }
         "wrong-route" | "wrong-visit" | "forged-effect" | "completes" | "wrong-budget" => {
             let begun = raw.begin();
-            let finished = raw.counted(&begun);
+            let finished = Raw::counted(&begun);
             let next = match mode {
                 "wrong-route" => start("ask", 1),
                 "wrong-visit" => start("act", 3),
@@ -368,6 +373,14 @@ fn propose_wrongly(mut raw: Raw, mode: &str) {
             };
             raw.say("advance", &step(finished, next));
         }
+        _ => act_wrongly(raw, mode),
+    }
+    wait_for_ever();
+}
+
+fn act_wrongly(mut raw: Raw, mode: &str) {
+    let step = |finished: Value, next: Value| json!({ "finished": finished, "next": next });
+    match mode {
         "forged-result" | "unsettled" | "acts-without" | "finished-twice" => {
             let begun = raw.acting();
             assert_eq!(begun["effect"]["state"], "execute", "{begun}");

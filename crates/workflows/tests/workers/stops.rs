@@ -6,7 +6,7 @@ use holdpoint_workflows::RunId;
 use holdpoint_workflows::commands::Control;
 use holdpoint_workflows::model::{RunStatus, WorkerStatus};
 
-use crate::support::{Home, LONG, deaf, endless, is_alive, kill, manual};
+use crate::support::{Home, LONG, deaf, endless, is_alive, kill, manual, until};
 
 fn pid(home: &Home, run: &RunId) -> i32 {
     let worker = home.workers(run).remove(0);
@@ -22,10 +22,10 @@ fn edge_059_a_cancelled_run_stays_cancelled_and_its_worker_is_ended() {
     let home = Home::new();
     let scheduler = home.scheduler("honest");
     let run = home.workflows.run(&deaf(), home.input()).unwrap();
-    home.until("the node hangs", || !home.traces("hangs").is_empty());
+    until("the node hangs", || !home.traces("hangs").is_empty());
     let pid = pid(&home, &run);
     home.workflows.cancel(&Control::of(&run)).unwrap();
-    home.until("its worker is ended", || {
+    until("its worker is ended", || {
         home.workers(&run)[0].finished_at.is_some()
     });
     scheduler.stop(LONG);
@@ -41,21 +41,21 @@ fn edge_041_a_paused_run_is_executed_by_nobody_and_goes_on_where_it_was() {
     let home = Home::new();
     let scheduler = home.scheduler("honest");
     let run = home.workflows.run(&endless(), home.input()).unwrap();
-    home.until("the command runs", || !home.traces("pids").is_empty());
+    until("the command runs", || !home.traces("pids").is_empty());
     let (worker, command) = (pid(&home, &run), shell_pid(&home));
     home.workflows.pause(&Control::of(&run)).unwrap();
-    home.until("its worker is ended", || {
+    until("its worker is ended", || {
         home.workers(&run)[0].finished_at.is_some()
     });
     assert!(!is_alive(worker));
-    home.until("its command is ended", || !is_alive(command));
+    until("its command is ended", || !is_alive(command));
     let view = home.workflows.view(&run).unwrap();
     assert_eq!(
         (view.status, view.paused, view.steps.len()),
         (RunStatus::Running, true, 0)
     );
     home.workflows.resume(&Control::of(&run)).unwrap();
-    home.until("another worker repeats the node", || {
+    until("another worker repeats the node", || {
         1 < home.traces("pids").len()
     });
     home.workflows.cancel(&Control::of(&run)).unwrap();
@@ -68,11 +68,11 @@ fn commands_of_a_killed_worker_are_ended_with_it() {
     let home = Home::new();
     let scheduler = home.scheduler("honest");
     let run = home.workflows.run(&endless(), home.input()).unwrap();
-    home.until("the command runs", || !home.traces("pids").is_empty());
+    until("the command runs", || !home.traces("pids").is_empty());
     let command = shell_pid(&home);
     kill(pid(&home, &run));
-    home.until("its command is ended", || !is_alive(command));
-    home.until("another worker repeats the node", || {
+    until("its command is ended", || !is_alive(command));
+    until("another worker repeats the node", || {
         1 < home.traces("pids").len()
     });
     home.workflows.cancel(&Control::of(&run)).unwrap();
@@ -87,7 +87,7 @@ fn a_manual_action_of_a_killed_worker_is_nobodys_guess() {
     let home = Home::new();
     let scheduler = home.scheduler("honest");
     let run = home.workflows.run(&manual(), home.input()).unwrap();
-    home.until("it acts", || !home.traces("acts").is_empty());
+    until("it acts", || !home.traces("acts").is_empty());
     kill(pid(&home, &run));
     let view = home.workflows.wait(&run, LONG).unwrap();
     scheduler.stop(LONG);
@@ -102,7 +102,7 @@ fn a_host_that_stops_gives_its_runs_back_and_ends_its_workers() {
         let home = Home::new();
         let scheduler = home.scheduler("honest");
         let run = home.workflows.run(&definition, home.input()).unwrap();
-        home.until("its node runs", || {
+        until("its node runs", || {
             !home.traces("hangs").is_empty() || !home.traces("pids").is_empty()
         });
         let pid = pid(&home, &run);

@@ -25,7 +25,7 @@ use holdpoint_workflows::{
 use serde_json::{Value, json};
 
 /// The longest that a test waits for something that must happen.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 
 pub(crate) fn schema() -> Schema {
     Schema::compose(
@@ -142,18 +142,6 @@ impl Home {
             .unwrap()
     }
 
-    /// Waits until something is so.
-    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
-        let (_keep, never) = channel::<()>();
-        for _ in 0..6_000 {
-            if is_so() {
-                return;
-            }
-            let _ = never.recv_timeout(Duration::from_millis(10));
-        }
-        panic!("it never came to: {what}");
-    }
-
     /// Everything that `verify` finds.
     pub(crate) fn violations(&self) -> Vec<String> {
         let snapshot = self.db().snapshot().unwrap();
@@ -181,6 +169,18 @@ impl Drop for Home {
     }
 }
 
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let (_keep, never) = channel::<()>();
+    for _ in 0..6_000 {
+        if is_so() {
+            return;
+        }
+        let _ = never.recv_timeout(Duration::from_millis(10));
+    }
+    panic!("it never came to: {what}");
+}
+
 pub(crate) fn store(directory: &Path) -> PathBuf {
     directory.join("state.sqlite")
 }
@@ -206,8 +206,9 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-fn definitions() -> [Definition; 9] {
+fn definitions() -> [Definition; 10] {
     [
+        spoken(),
         chain(1),
         chain(200),
         composed(),
@@ -403,6 +404,19 @@ pub(crate) fn composed() -> Definition {
         .unwrap()
 }
 
+/// An agent of an origin session, whose output must be a number, and a node that says where it is executed.
+pub(crate) fn spoken() -> Definition {
+    Workflow::new("spoken")
+        .start_at("say")
+        .agent("say", |_| Ok("say a number".to_owned()))
+        .expects("a number")
+        .validate(|_, said: i64| Ok(said * 2))
+        .compute("where", |_| Ok(std::process::id()))
+        .edge("say", "where")
+        .build()
+        .unwrap()
+}
+
 /// A notification for the session of an interactive run.
 pub(crate) fn telling() -> Definition {
     Workflow::new("telling")
@@ -420,7 +434,7 @@ pub(crate) fn manual() -> Definition {
         .start_at("act")
         .action("act", EffectSpec::manual("test.manual"), |ctx| {
             trace(ctx.input(), "acts", "begun");
-            ctx.cancellation.wait(Duration::from_secs(120));
+            ctx.cancellation.wait(Duration::from_mins(2));
             Ok("done")
         })
         .build()
@@ -434,7 +448,7 @@ pub(crate) fn deaf() -> Definition {
         .compute("first", |_| Ok(1))
         .compute("hang", |ctx| {
             trace(ctx.input(), "hangs", "begun");
-            CancellationSignal::never().wait(Duration::from_secs(120));
+            CancellationSignal::never().wait(Duration::from_mins(2));
             Ok(2)
         })
         .timeout(Timeout::Unlimited)
