@@ -295,7 +295,7 @@ fn case_049_explain_says_who_holds_a_run() {
 fn a_file_includes_workflows_by_path_and_by_name() {
     let home = Home::with(
         "both.workflow.yaml",
-        r#"
+        r"
 name: both
 startAt: begin
 nodes:
@@ -306,7 +306,7 @@ includes:
 edges:
   - { from: begin, to: near }
   - { from: near.done, to: named }
-"#,
+",
     );
     let part = |name: &str, jq: &str| {
         format!(
