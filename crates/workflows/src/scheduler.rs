@@ -264,6 +264,10 @@ impl Shared {
         };
         match executed {
             Ok(Executed::Released | Executed::Raced) => Taken::Done,
+            Ok(Executed::Again) => {
+                self.hub.offer(&run);
+                Taken::Done
+            }
             Ok(Executed::Lost) => {
                 tracing::info!(run = %run, "the claim was lost; whoever has it now goes on");
                 Taken::Done

@@ -34,6 +34,8 @@ pub(crate) enum Executed {
     Lost,
     /// This program does not have its workflow.
     Unknown,
+    /// It was given back, and can be taken up again at once.
+    Again,
     /// Its worker process ended on the way; the run was given back.
     Crashed,
 }

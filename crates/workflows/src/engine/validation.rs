@@ -132,18 +132,26 @@ impl Look<'_> {
         };
         let finished = FinishedAttempt::prepared(result.clone(), Some(stored), None);
         Arc::make_mut(&mut facts).apply(result);
-        let NextMove { next, failure } = self
-            .runner
-            .planner(self.definition, executor)
-            .next(&facts)?;
-        let next = match next {
-            // What follows is executed in a worker process, where there are such: nobody goes on here.
-            Move::Start(_) if self.runner.is_draining() || self.runner.launcher.is_some() => {
-                Move::HandOver
+        // Where runs are executed in processes of their own, what follows is executed there too.
+        let is_apart = self.runner.launcher.is_some();
+        let NextMove { next, failure } = if is_apart {
+            NextMove {
+                next: Move::HandOver,
+                failure: None,
             }
+        } else {
+            self.runner
+                .planner(self.definition, executor)
+                .next(&facts)?
+        };
+        let next = match next {
+            Move::Start(_) if self.runner.is_draining() => Move::HandOver,
             other => other,
         };
         let (next, advanced, failure) = self.accept(candidate, finished, next, failure)?;
+        if is_apart {
+            return Ok(Executed::Again);
+        }
         let current = begun(next, advanced, failure);
         self.runner
             .go_on(self.active, self.definition, facts, current, executor)

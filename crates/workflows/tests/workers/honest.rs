@@ -8,7 +8,7 @@ use holdpoint_workflows::{Execution, RunId};
 use serde_json::json;
 
 use crate::support::{
-    Home, LONG, composed, descriptors, every, open_gate, options, spoken, telling, until,
+    Home, LONG, composed, descriptors, every, naming, open_gate, options, spoken, telling, until,
     worker_pids,
 };
 
@@ -109,6 +109,27 @@ fn worker_pids_of(home: &Home, run: &RunId) -> usize {
         .filter_map(|worker| i32::try_from(worker.pid?).ok())
         .filter(|pid| alive.contains(pid))
         .count()
+}
+
+#[test]
+fn what_follows_an_accepted_candidate_is_executed_in_a_worker() {
+    let home = Home::new();
+    let scheduler = home.scheduler("honest");
+    let start = Start::new(&naming(), json!(null)).in_session("s");
+    let run = home.workflows.start(&start).unwrap().value;
+    home.workflows.wait(&run, LONG).unwrap();
+    home.workflows
+        .submit(&Submission::new(&run, json!(3)).in_session("s"))
+        .unwrap();
+    let view = home
+        .workflows
+        .wait_for(&run, LONG, |view| view.status.is_terminal())
+        .unwrap();
+    scheduler.stop(LONG);
+    let output = view.final_output.unwrap();
+    assert_eq!(output[0], 3);
+    assert_ne!(output[1], std::process::id());
+    assert_eq!(home.workers(&run).len(), 2);
 }
 
 #[test]
