@@ -37,8 +37,8 @@ const MISTAKES: [(&str, &str, &str); 7] = [
     ),
     (
         "an include that reaches itself",
-        "  two: { compute: 2 }",
-        "  two: { include: graph }",
+        "nodes:",
+        "includes: { again: { workflow: ./graph.workflow.yaml } }\nnodes:",
     ),
     ("a node that nobody reaches", "to: two", "to: one"),
 ];

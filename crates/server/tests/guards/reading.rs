@@ -22,32 +22,42 @@ use tempfile::TempDir;
 use crate::rows;
 
 /// Commands that only show. Each is run with every set of arguments, and again with `--json`.
-const READS: [&str; 10] = [
+const READS: [&str; 16] = [
+    "agents",
     "completions",
     "effects list",
     "explain",
+    "follow-ups list",
     "list",
+    "messages",
     "prune",
     "schema workflow",
+    "settings history",
+    "settings show",
     "show",
     "state backup",
     "state doctor",
     "state status",
+    "updates",
 ];
 
 /// The one that is in `READS` by its own name: it has two forms.
 const VERIFY: &str = "state verify";
 
 /// Commands that change something, so that this test has nothing to say of them.
-const WRITES: [&str; 10] = [
+const WRITES: [&str; 14] = [
     "answer",
     "cancel",
     "effects resolve",
+    "follow-ups queue",
+    "follow-ups remove",
     "pause",
     "restart",
     "resume",
     "run",
+    "settings patch",
     "state restore",
+    "submit",
     "work",
     "worker",
 ];
@@ -262,7 +272,7 @@ fn no_function_that_reads_changes_a_byte() {
     // The comparison itself finds a change: one more command, through the very same eyes.
     let other = Workflows::new(home.open());
     other
-        .cancel(&holdpoint_workflows::commands::Control::of(&runs[0]))
+        .cancel(&holdpoint_workflows::commands::Control::of(&runs[1]))
         .unwrap();
     assert!(home.bytes(Some(&watcher)) != before);
 }
@@ -285,6 +295,8 @@ fn blobs(snapshot: &holdpoint_state::Snapshot<'_>) -> Vec<(Digest, String)> {
 fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
     let mut lines: Vec<Vec<String>> = [
         "--version",
+        "agents",
+        "messages --session writer",
         "list",
         "list --status waiting",
         "list --limit 1",
@@ -303,8 +315,20 @@ fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
     .map(|line| line.split(' ').map(str::to_owned).collect())
     .to_vec();
     for run in runs {
-        for verb in ["show", "explain"] {
+        for verb in ["show", "explain", "messages", "updates"] {
             lines.push(vec![verb.to_owned(), run.clone()]);
+        }
+        for verb in [
+            ["follow-ups", "list"],
+            ["settings", "show"],
+            ["settings", "history"],
+        ] {
+            if verb[0] == "settings" && !run.contains("-writing-") {
+                // It has none, which is an answer too, and an error.
+                continue;
+            }
+            let words = verb.into_iter().chain([run.as_str()]);
+            lines.push(words.map(str::to_owned).collect());
         }
         lines.push(
             ["effects", "list", "--run", run]

@@ -1,5 +1,7 @@
 //! A store with rows in every table, in every state that a run can stand in.
 
+mod session;
+
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -104,6 +106,7 @@ pub(crate) fn fill(db: &Database, clock: &ManualClock, directory: &Path) {
     claim(&workflows, &acting, &held, "attempt-held");
     workflows.run(&acting, json!({ "later": true })).unwrap();
 
+    session::fill(&workflows);
     shared_records(db, &waits, directory);
 }
 
