@@ -9,6 +9,7 @@
 mod accept;
 mod advance;
 mod answer;
+mod budget;
 mod capture;
 mod claim;
 mod control;
@@ -31,10 +32,12 @@ pub use accept::accept_definition;
 pub(crate) use advance::Route;
 pub use advance::{
     Advanced, FinishedAttempt, Move, NewAttempt, Notification, SETTINGS_ROUTE_RETRIES_MAX,
-    Unsettled, advance, set_timeout,
+    Unsettled, advance,
 };
-pub(crate) use advance::{advance_said, read_json, run_of, set_timeout_said};
+pub(crate) use advance::{advance_said, read_json, run_of};
 pub use answer::{Answer, Answered, answer, settle};
+pub use budget::set_timeout;
+pub(crate) use budget::set_timeout_said;
 pub use capture::{
     BindSession, BoundSession, SessionEnd, append_entries, append_events, bind_session,
     finish_session, interrupt_recordings, link_entry,
