@@ -1,5 +1,6 @@
 //! Workers that do wrong. Each is ended for it, what it said changed nothing, and an honest worker goes on afterwards.
 
+use holdpoint_state::effects::BackOff;
 use holdpoint_workflows::model::{RunStatus, WorkerStatus};
 use holdpoint_workflows::views::WorkerView;
 use holdpoint_workflows::{Execution, RunId};
@@ -19,7 +20,14 @@ fn wrong(home: &Home, mode: &str) -> (RunId, WorkerView) {
     };
     let scheduler = home
         .workflows
-        .scheduler(options(Execution::Processes(launcher)))
+        .scheduler(holdpoint_workflows::SchedulerOptions {
+            // Longer than the test: no second worker adds to what the first one did.
+            back_off: BackOff {
+                base_ms: 600_000,
+                cap_ms: 600_000,
+            },
+            ..options(Execution::Processes(launcher))
+        })
         .unwrap();
     let run = home.workflows.run(&every(), home.input()).unwrap();
     until(mode, || {

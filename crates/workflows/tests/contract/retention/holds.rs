@@ -102,8 +102,8 @@ const FREE: &[&str] = &[
 const ATTEMPT: &str = "INSERT INTO node_attempts (attempt_id, run_key, node_id, attempt_number, node_type, status, started_at, finished_at)
      VALUES ('attempt-' || ?1, ?1, 'echo', 1, 'compute', 'completed', 1, 1)";
 const SEGMENT_RESOURCE_IS_ITS_RUN: &str = "INSERT INTO session_segments
-         (resource_key, segment_id, run_key, capture_key, session_id, binding_hash, status, created_at, finished_at)
-     SELECT resource_key, 'segment-' || resource_key, resource_key, 'c', 's', input_hash, 'complete', 1, 1 FROM runs WHERE resource_key = ?1";
+         (resource_key, segment_id, run_key, capture_key, session_id, recorder_id, binding_hash, status, created_at, finished_at)
+     SELECT resource_key, 'segment-' || resource_key, resource_key, 'c', 's', 'r', input_hash, 'complete', 1, 1 FROM runs WHERE resource_key = ?1";
 const REQUEST: &str = "INSERT INTO interactive_requests
          (request_id, run_key, attempt_key, target_session_id, kind, contract_hash, status, created_at)
      SELECT 'request-' || r.resource_key, r.resource_key, a.attempt_key, 's', 'checkpoint', r.input_hash, 'cancelled', 1
