@@ -14,6 +14,7 @@ mod cancellation;
 mod compose;
 mod context;
 mod custom;
+mod decision;
 mod edge;
 mod error;
 mod graph;
@@ -43,6 +44,10 @@ pub use compose::{
 pub use context::{Context, NodeContext, NodeError};
 pub(crate) use custom::Beside;
 pub use custom::{CustomNode, NodeStep, Park, Parked};
+pub use decision::{Choice, Decided};
+pub(crate) use decision::{
+    agent as decision_agent, edge as decision_edge, problem as problem_of_choices,
+};
 pub use edge::{EdgeDraft, Route, SwitchPath, SwitchRoot, TargetDraft};
 pub use error::{DefinitionError, RESERVED_NAMES};
 pub use node::{

@@ -71,6 +71,8 @@ struct Compiler<'t> {
     tree: &'t Tree,
     loader: &'t Loader<'t>,
     source: Option<&'t SourceIdentity>,
+    /// The decisions, in the order of their routes, and how many routes of the file's own stand before those.
+    decided: (usize, Vec<String>),
 }
 
 /// Makes the definition.
@@ -80,10 +82,11 @@ pub(super) fn definition<'t>(
     loader: &'t Loader<'t>,
     source: Option<&'t SourceIdentity>,
 ) -> Result<Definition> {
-    let compiler = Compiler {
+    let mut compiler = Compiler {
         tree,
         loader,
         source,
+        decided: (document.edges.len(), Vec::new()),
     };
     let max_steps = compiler.max_steps(document.max_steps.as_ref())?;
     let title = document
@@ -101,13 +104,20 @@ pub(super) fn definition<'t>(
         .map(|settings| compiler.settings(settings))
         .transpose()?;
     let mut nodes = Vec::new();
+    let mut decisions = Vec::new();
     for (id, node) in document.nodes.0 {
-        nodes.push(compiler.node(id, node)?);
+        let (node, decision) = compiler.node(id, node)?;
+        if let Some(edge) = decision {
+            compiler.decided.1.push(node.id.clone());
+            decisions.push(edge);
+        }
+        nodes.push(node);
     }
     let mut edges = Vec::new();
     for (index, edge) in document.edges.into_iter().enumerate() {
         edges.push(compiler.edge(index, edge)?);
     }
+    edges.append(&mut decisions);
     let mut includes = Vec::new();
     for (name, include) in document.includes.0 {
         includes.push(compiler.include(&document.name, name, include)?);
@@ -138,6 +148,18 @@ impl Compiler<'_> {
     fn place(&self, error: &DefinitionError) -> Position {
         use DefinitionError as E;
         let edge = |index: &usize, rest: &[&str]| {
+            let (own, decided) = &self.decided;
+            let decision = index.checked_sub(*own).and_then(|at| decided.get(at));
+            if let Some(id) = decision {
+                // The switch of a decision is written as its choices.
+                let case = rest.get(2).copied();
+                let choice = ["choices"]
+                    .into_iter()
+                    .chain(case)
+                    .chain(case.map(|_| "to"));
+                let path = ["nodes", id.as_str(), "decide"];
+                return self.tree.locate(path.into_iter().chain(choice));
+            }
             let index = index.to_string();
             let path = ["edges", index.as_str()];
             self.tree
@@ -292,7 +314,7 @@ impl Compiler<'_> {
         })))
     }
 
-    fn node(&self, id: String, document: NodeDocument) -> Result<NodeDraft> {
+    fn node(&self, id: String, document: NodeDocument) -> Result<(NodeDraft, Option<EdgeDraft>)> {
         let path = ["nodes", id.as_str()];
         let NodeDocument {
             compute,
@@ -302,6 +324,7 @@ impl Compiler<'_> {
             read_file,
             checkpoint,
             agent,
+            decide,
             assistant_message,
             notify,
             timeout_ms,
@@ -354,6 +377,12 @@ impl Compiler<'_> {
         if let Some(document) = agent {
             kinds.push(("agent", self.agent(&id, document)?));
         }
+        let mut decision = None;
+        if let Some(document) = decide {
+            let (kind, edge) = self.decide(&id, document)?;
+            kinds.push(("decide", kind));
+            decision = Some(edge);
+        }
         if let Some(document) = assistant_message {
             kinds.push(("assistantMessage", self.assistant_message(document)?));
         }
@@ -370,18 +399,19 @@ impl Compiler<'_> {
         }
         let Some((_, kind)) = kinds.pop() else {
             let message = format!(
-                "node {id:?} needs one of compute, settingsRoute, shell, writeFile, readFile, checkpoint, agent, assistantMessage, notify"
+                "node {id:?} needs one of compute, settingsRoute, shell, writeFile, readFile, checkpoint, agent, decide, assistantMessage, notify"
             );
             return self.refuse(&path, "V15", message);
         };
         let declared = Some(self.declared_node(&id));
-        Ok(NodeDraft {
+        let node = NodeDraft {
             id,
             kind,
             timeout,
             status_detail,
             declared,
-        })
+        };
+        Ok((node, decision))
     }
 
     /// What of a node decides behaviour.

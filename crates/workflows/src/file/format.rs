@@ -186,8 +186,8 @@ pub(super) enum ActorWord {
     System,
 }
 
-/// One node: exactly one of `compute`, `settingsRoute`, `shell`, `writeFile`, `readFile`, `checkpoint`, `agent`, `assistantMessage` and
-/// `notify`, and options.
+/// One node: exactly one of `compute`, `settingsRoute`, `shell`, `writeFile`, `readFile`, `checkpoint`, `agent`, `decide`,
+/// `assistantMessage` and `notify`, and options.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(
     rename_all = "camelCase",
@@ -202,6 +202,7 @@ pub(super) enum ActorWord {
     { "required": ["readFile"] },
     { "required": ["checkpoint"] },
     { "required": ["agent"] },
+    { "required": ["decide"] },
     { "required": ["assistantMessage"] },
     { "required": ["notify"] },
 ]))]
@@ -229,6 +230,9 @@ pub(super) struct NodeDocument {
     /// A step that a model does; its output is what it submits.
     #[serde(default)]
     pub(super) agent: Option<AgentDocument>,
+    /// A step in which a model chooses where the run goes on; its output is `{choice, reason}`. It has its routes in itself.
+    #[serde(default)]
+    pub(super) decide: Option<DecideDocument>,
     /// A step whose output is the next text that the model shows in the origin session. A headless run fails there.
     #[serde(default)]
     pub(super) assistant_message: Option<AssistantMessageDocument>,
@@ -381,6 +385,36 @@ pub(super) struct AgentDocument {
     #[serde(default)]
     #[schemars(with = "Option<Validation>")]
     pub(super) validate: Option<Marked<Value>>,
+}
+
+/// A step in which a model chooses.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with a prompt and choices"
+)]
+pub(super) struct DecideDocument {
+    /// What the model is told; a text. It is told the choices besides.
+    pub(super) prompt: Template,
+    /// The choices by name. Nothing else is accepted.
+    #[schemars(with = "BTreeMap<String, ChoiceDocument>", extend("minProperties" = 1))]
+    pub(super) choices: Ordered<ChoiceDocument>,
+}
+
+/// One choice of a model.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "an object with to"
+)]
+pub(super) struct ChoiceDocument {
+    /// The node or include that it leads to.
+    pub(super) to: String,
+    /// Tells the model in a few words when to choose it.
+    #[serde(default)]
+    pub(super) means: Option<String>,
 }
 
 /// A step whose output is the next text that the model shows.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdpoint_state::testing::TestStore;
 use holdpoint_workflows::agents::{AgentExecutor, CommandAgent};
 use holdpoint_workflows::commands::Control;
-use holdpoint_workflows::definition::{Definition, NodeError, Timeout, Workflow};
+use holdpoint_workflows::definition::{Choice, Decided, Definition, NodeError, Timeout, Workflow};
 use holdpoint_workflows::model::RunStatus;
 use holdpoint_workflows::views::{RunView, updates};
 use holdpoint_workflows::{DOMAIN, RunId, SchedulerOptions, Workflows};
@@ -75,6 +75,39 @@ fn a_step_by_a_command_gets_its_prompt_and_gives_its_value() {
     let view = review(agent, |_, _, _| {});
     assert_eq!(view.final_output, Some(json!(2)), "{:?}", view.error);
     assert_eq!(receipt(&view)["exitCode"], 0);
+}
+
+#[test]
+fn a_run_goes_where_a_model_decides() {
+    // It says what it was asked, and then its choice.
+    let script = "cat >&2; echo 'I think: {\"choice\": \"late\", \"reason\": \"it is dark\"}'";
+    let store = TestStore::new([DOMAIN]).unwrap();
+    let workflows = Workflows::new(store.db().clone())
+        .executing_agents_with(Arc::new(CommandAgent::new(["sh", "-c", script])));
+    let definition = Workflow::new("deciding")
+        .start_at("ask")
+        .decide(
+            "ask",
+            [
+                Choice::new("early", "morning"),
+                Choice::new("late", "evening").means("after noon"),
+            ],
+            |_| Ok("What time is it?".to_owned()),
+        )
+        .compute("morning", |_| Ok(json!("good morning")))
+        .compute("evening", |ctx| Ok(json!(ctx.output::<Decided>("ask")?)))
+        .build()
+        .unwrap();
+    let scheduler = workflows.scheduler(SchedulerOptions::default()).unwrap();
+    let run = workflows.run(&definition, json!(null)).unwrap();
+    let view = workflows.wait(&run, LIMIT).unwrap();
+    scheduler.stop(LIMIT);
+    assert_eq!(
+        view.final_output,
+        Some(json!({ "choice": "late", "reason": "it is dark" })),
+        "{:?}",
+        view.error
+    );
 }
 
 #[test]

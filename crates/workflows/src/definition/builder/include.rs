@@ -1,4 +1,4 @@
-//! Includes and exits of the typed builder.
+//! Includes and exits of the typed builder, and routes by a closed set of choices.
 
 use std::sync::Arc;
 
@@ -7,9 +7,11 @@ use serde::de::DeserializeOwned;
 
 use super::super::compose::{ExitDraft, IncludeDraft, IncludedWorkflow};
 use super::super::context::{Context, NodeError};
+use super::super::decision::{self, Choice};
+use super::super::node::NodeKind;
 use super::super::value::to_value;
 use super::super::{Definition, DefinitionError};
-use super::{Latest, Workflow, value_function};
+use super::{Latest, Workflow, text_function, value_function};
 
 /// # Includes
 ///
@@ -170,6 +172,45 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
             });
         }
         self.switch(from, on, routes)
+    }
+
+    /// Adds a decision of a model: an agent that is told the choices, a validator that takes one of them and nothing else, and the routes to
+    /// where they lead. Its output is a [`Decided`](crate::definition::Decided).
+    ///
+    /// ```
+    /// use holdpoint_workflows::definition::{Choice, Decided, Workflow};
+    ///
+    /// let definition = Workflow::new("letter")
+    ///     .start_at("draft")
+    ///     .compute("draft", |_| Ok("Dear all"))
+    ///     .decide(
+    ///         "judge",
+    ///         [Choice::new("good", "send").means("It may go out"), Choice::new("bad", "draft")],
+    ///         |ctx| Ok(format!("Judge this letter: {}", ctx.output::<String>("draft")?)),
+    ///     )
+    ///     .compute("send", |ctx| Ok(ctx.output::<Decided>("judge")?.reason))
+    ///     .edge("draft", "judge")
+    ///     .build()?;
+    /// # Ok::<(), holdpoint_workflows::definition::DefinitionError>(())
+    /// ```
+    #[must_use]
+    pub fn decide(
+        self,
+        id: impl Into<String>,
+        choices: impl IntoIterator<Item = Choice>,
+        prompt: impl Fn(&Context<'_, I>) -> Result<String, NodeError> + Send + Sync + 'static,
+    ) -> Self {
+        let (id, choices) = (id.into(), choices.into_iter().collect::<Vec<_>>());
+        let agent = decision::agent(text_function(prompt), &choices);
+        let mut workflow = self.node(id.clone(), NodeKind::Agent(agent));
+        if let (Some(problem), None) = (decision::problem(&choices), &workflow.misplaced) {
+            workflow.misplaced = Some(DefinitionError::Choices {
+                from: id.clone(),
+                problem,
+            });
+        }
+        workflow.draft.edges.push(decision::edge(&id, choices));
+        workflow
     }
 
     fn of_include(mut self, option: &'static str, set: impl FnOnce(&mut IncludeDraft)) -> Self {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::definition::{
-    Definition, DefinitionError, IncludeProblem, Library, NODES_MAX, Referrer, SourceIdentity,
-    Workflow,
+    Choice, Definition, DefinitionError, IncludeProblem, Library, NODES_MAX, Referrer,
+    SourceIdentity, Workflow,
 };
 use crate::id::NodeId;
 use crate::settings::Settings;
@@ -156,6 +156,41 @@ fn choices_have_routes_and_routes_have_choices() {
         routed(&[("yes", "yes"), ("no", "no"), ("perhaps", "no")]).unwrap_err(),
         "G20 the choices of \"ask\": a route is for \"perhaps\", which is no choice"
     );
+}
+
+#[test]
+fn a_decision_of_a_model_is_an_agent_with_a_validator_and_a_route_for_each_choice() {
+    let decide = |choices: Vec<Choice>| {
+        Workflow::new("deciding")
+            .start_at("ask")
+            .decide("ask", choices, |_| Ok("Which?".to_owned()))
+            .compute("yes", |_| Ok(()))
+            .compute("no", |_| Ok(()))
+            .build()
+    };
+    let yes = || Choice::new("yes", "yes").means("It is right");
+    let definition = decide(vec![yes(), Choice::new("no", "no")]).unwrap();
+    let snapshot = definition.snapshot();
+    insta::assert_snapshot!(snapshot["nodes"]["ask"]["expectedOutput"].as_str().unwrap(), @r#"
+    JSON {"choice": one of the choices, "reason": why, which may be left out}. The choices:
+    "yes" - It is right
+    "no"
+    "#);
+    assert_eq!(
+        snapshot["edges"],
+        json!([{ "from": "ask", "switch": { "on": "$.choice", "cases": { "yes": "yes", "no": "no" } } }])
+    );
+    let refused = |choices| {
+        let error = decide(choices).unwrap_err();
+        format!("{} {error}", error.code())
+    };
+    let table = [
+        refused(vec![]),
+        refused(vec![yes(), Choice::new("no", "no"), yes()]),
+        refused(vec![yes(), Choice::new("no", "nowhere")]),
+        refused(vec![yes(), Choice::new(" ", "no")]),
+    ];
+    insta::assert_snapshot!(table.join("\n"));
 }
 
 #[test]

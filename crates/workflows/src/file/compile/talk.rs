@@ -1,4 +1,4 @@
-//! Agents, assistant messages and notifications of a workflow file, and what validates an output.
+//! Agents, decisions of models, assistant messages and notifications of a workflow file, and what validates an output.
 
 use std::sync::Arc;
 
@@ -6,11 +6,14 @@ use serde_json::Value;
 
 use super::{Compiler, Result, text};
 use crate::definition::{
-    Agent, ExitFunction, ExpectedOutput, NodeError, NodeKind, Notify, TextFunction,
+    Agent, Choice, EdgeDraft, ExitFunction, ExpectedOutput, NodeError, NodeKind, Notify,
+    TextFunction, decision_agent, decision_edge, problem_of_choices,
 };
 use crate::file::error::Problem;
 use crate::file::expression::{Environment, Expression};
-use crate::file::format::{AgentDocument, AssistantMessageDocument, NotifyDocument, Template};
+use crate::file::format::{
+    AgentDocument, AssistantMessageDocument, DecideDocument, NotifyDocument, Template,
+};
 use crate::file::read::Marked;
 use crate::file::schema::JsonSchema;
 
@@ -41,6 +44,30 @@ impl Compiler<'_> {
             validate: validator.map(Validator::function),
         };
         Ok(NodeKind::Agent(Agent { prompt, expected }))
+    }
+
+    /// A decision is an agent and a switch on what it chose.
+    pub(super) fn decide(
+        &self,
+        id: &str,
+        document: DecideDocument,
+    ) -> Result<(NodeKind, EdgeDraft)> {
+        let prompt = self.text_function("the prompt", document.prompt)?;
+        let choices: Vec<Choice> = document
+            .choices
+            .0
+            .into_iter()
+            .map(|(name, choice)| match choice.means {
+                Some(means) => Choice::new(name, choice.to).means(means),
+                None => Choice::new(name, choice.to),
+            })
+            .collect();
+        if let Some(problem) = problem_of_choices(&choices) {
+            let message = format!("the choices of node {id:?}: {problem}");
+            return self.refuse(&["nodes", id, "decide", "choices"], "G20", message);
+        }
+        let agent = decision_agent(prompt, &choices);
+        Ok((NodeKind::Agent(agent), decision_edge(id, choices)))
     }
 
     pub(super) fn assistant_message(&self, document: AssistantMessageDocument) -> Result<NodeKind> {

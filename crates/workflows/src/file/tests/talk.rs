@@ -180,6 +180,85 @@ fn keywords_of_schemas() {
     insta::assert_snapshot!(table);
 }
 
+const CHOICES: &str = "good: { to: two, means: It may go out }, bad: { to: three }";
+
+/// A decision takes one of its choices, in the words that models use, and leads where the choice says.
+#[test]
+fn a_decision_takes_one_of_its_choices() {
+    let text = talking(&format!(
+        "{{ decide: {{ prompt: Judge, choices: {{ {CHOICES} }} }} }}\n  two: {{ compute: 2 }}\n  three: {{ compute: 3 }}"
+    ));
+    let definition = parse("a.workflow.yaml", &text).unwrap();
+    let NodeKind::Agent(agent) = &definition.node(&"one".parse().unwrap()).unwrap().kind else {
+        panic!("no agent");
+    };
+    let ExpectedOutput::Submitted {
+        validate: Some(validate),
+        ..
+    } = &agent.expected
+    else {
+        panic!("no validation");
+    };
+    let trial = Trial::new(&definition, json!(null));
+    let (run_id, attempt_id) = (
+        RunId::new("run-1").unwrap(),
+        AttemptId::new("attempt-1").unwrap(),
+    );
+    let id = NodeId::new("one").unwrap();
+    let context = trial.context(&id, &run_id, &attempt_id);
+    let mut table = String::new();
+    for candidate in [
+        json!({ "choice": "good", "reason": "no mistakes" }),
+        json!({ "choice": "bad" }),
+        json!(" good\n"),
+        json!({ "choice": "fine" }),
+        json!({ "choice": "toString" }),
+        json!(true),
+        json!({ "choice": "good", "score": 3 }),
+        json!({ "reason": "x" }),
+        json!(["good"]),
+        json!(null),
+    ] {
+        let said = match validate(&context, candidate.clone()) {
+            Ok(output) => output.to_string(),
+            Err(error) => error.to_string(),
+        };
+        writeln!(table, "{candidate}: {said}").unwrap();
+    }
+    insta::assert_snapshot!(table);
+    assert_eq!(
+        definition.snapshot()["edges"],
+        json!([{ "from": "one", "switch": { "on": "$.choice", "cases": { "good": "two", "bad": "three" } } }])
+    );
+}
+
+/// The routes of a decision are in it, and so are the places of their mistakes.
+#[test]
+fn mistakes_of_decisions() {
+    let mut table = String::new();
+    for choices in [
+        "{}",
+        "{ good: two }",
+        "{ good: { means: x } }",
+        "{ good: { to: two, meens: x } }",
+        "{ good: { to: nowhere } }",
+        "{ ' ': { to: two } }",
+        "{ good: { to: two }, good: { to: two } }",
+    ] {
+        let text = format!(
+            "name: a\nstartAt: one\nedges: [{{ from: two, to: one }}]\nnodes:\n  two: {{ compute: 1 }}\n  one:\n    decide:\n      prompt: x\n      choices: {choices}\n"
+        );
+        let error = parse("a.workflow.yaml", &text).unwrap_err();
+        writeln!(table, "{choices}\n    {error} {:?}", error.code()).unwrap();
+    }
+    let twice = format!(
+        "name: a\nstartAt: one\nedges: [{{ from: one, to: two }}]\nnodes:\n  two: {{ compute: 1 }}\n  three: {{ compute: 1 }}\n  one: {{ decide: {{ prompt: x, choices: {{ {CHOICES} }} }} }}\n"
+    );
+    let error = parse("a.workflow.yaml", &twice).unwrap_err();
+    writeln!(table, "a route besides\n    {error} {:?}", error.code()).unwrap();
+    insta::assert_snapshot!(table);
+}
+
 #[test]
 fn assistant_messages_and_notifications() {
     let message = node("{ assistantMessage: { prompt: Say hello, maxChars: 20 } }");
