@@ -42,10 +42,13 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         .nodes()
         .values()
         .any(|node| node.kind.node_type() == "agent");
-    if has_agents && context.cli.settings.agent.is_none() && !args.detach {
+    // With a session it is the session that is asked, so that nobody else has to be named.
+    let needs_agent = has_agents && args.session.is_none() && !args.detach;
+    if needs_agent && context.cli.settings.agent.is_none() {
         return Err(CommandError::input(
             "workflow",
-            "it has agent steps; say who executes them, such as --agent pi (docs/AGENTS.md), or only reserve the run with --detach",
+            "it has agent steps; say who executes them, such as --agent pi (docs/AGENTS.md), name the session that is asked \
+             with --session, or only reserve the run with --detach",
         ));
     }
     // Told before a store is made for it; the start does it again for what is stored.

@@ -150,9 +150,15 @@ fn show_message(context: &Context, message: &MessageView) {
         message.run_id,
         text::line(&message.session_id)
     ));
-    let said = ["/text", "/contract/prompt", "/contract/summary", "/error"]
-        .iter()
-        .find_map(|place| message.content.pointer(place).and_then(Value::as_str));
+    let said = [
+        "/text",
+        "/prompt",
+        "/contract/prompt",
+        "/contract/summary",
+        "/error",
+    ]
+    .iter()
+    .find_map(|place| message.content.pointer(place).and_then(Value::as_str));
     if let Some(said) = said {
         context.output.line(format!("  {}", text::line(said)));
     }

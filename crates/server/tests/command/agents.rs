@@ -52,6 +52,23 @@ fn without_an_agent_a_run_is_refused_before_it_is_made() {
 }
 
 #[test]
+fn a_session_is_asked_without_an_agent() {
+    let home = Home::new();
+    home.write("told.workflow.yaml", AGENT);
+    let input = ["--input", r#"{"word":"agent"}"#];
+    let run = home.run(&[
+        "run",
+        "told.workflow.yaml",
+        input[0],
+        input[1],
+        "--session",
+        "session-1",
+    ]);
+    assert_eq!(run.status, 3, "{}", run.stderr);
+    assert!(run.stdout.contains("its session answers"), "{}", run.stdout);
+}
+
+#[test]
 fn work_leaves_agents_to_others_and_says_so() {
     let home = Home::new();
     home.write("told.workflow.yaml", AGENT);
