@@ -185,10 +185,19 @@ pub fn run(
     id: &RunId,
     now: UnixMillis,
 ) -> Result<Option<RunView>, WorkflowError> {
-    let Some((mut view, key, active, restarts)) = head(snapshot, id, now)? else {
+    let Some(Head {
+        mut view,
+        key,
+        is_active: active,
+        restarts,
+        has,
+    }) = head(snapshot, id, now)?
+    else {
         return Ok(None);
     };
-    view.settings = settings(snapshot, id)?;
+    if has.settings {
+        view.settings = settings(snapshot, id)?;
+    }
     for (result, receipt, settings) in steps(snapshot, key)? {
         let index = i64::try_from(view.steps.len()).unwrap_or(i64::MAX);
         view.steps.push(StepView {
@@ -199,7 +208,11 @@ pub fn run(
         });
         routing::apply(&mut view.outputs, &mut view.results, result);
     }
-    let mounted = mounted_sources(snapshot, key)?;
+    let mounted = if has.mounts {
+        mounted_sources(snapshot, key)?
+    } else {
+        Vec::new()
+    };
     if mounted.is_empty() {
         view.definition_digest = None;
     }
@@ -215,9 +228,17 @@ pub fn run(
             },
         })
         .collect();
-    view.request = request(snapshot, key)?;
-    view.open_turn = open_turn(snapshot, key)?;
-    if let Some(attempt) = open_attempt(snapshot, key)? {
+    if has.requests {
+        view.request = request(snapshot, key)?;
+        // Turns answer requests.
+        view.open_turn = open_turn(snapshot, key)?;
+    }
+    let attempt = if view.status.is_terminal() {
+        None
+    } else {
+        open_attempt(snapshot, key)?
+    };
+    if let Some(attempt) = attempt {
         if view.status == RunStatus::Running {
             view.current_node = Some(attempt.node_id.clone());
         }
@@ -250,12 +271,27 @@ pub fn run(
 }
 
 /// The rows that there is one of.
+struct Head {
+    view: RunView,
+    key: i64,
+    is_active: bool,
+    restarts: bool,
+    has: Has,
+}
+
+/// What else there is to read of a run. Most runs have nothing of it, and each question is a statement.
+struct Has {
+    settings: bool,
+    mounts: bool,
+    requests: bool,
+}
+
 fn head(
     snapshot: &Snapshot<'_>,
     id: &RunId,
     now: UnixMillis,
-) -> Result<Option<(RunView, i64, bool, bool)>, WorkflowError> {
-    let read = |row: &Row<'_>| -> Result<(RunView, i64, bool, bool), SqlError> {
+) -> Result<Option<Head>, WorkflowError> {
+    let read = |row: &Row<'_>| -> Result<Head, SqlError> {
         let source_type: String = row.get(22)?;
         let reference: String = row.get(23)?;
         let revision: String = row.get(24)?;
@@ -307,12 +343,17 @@ fn head(
         let expires_at: Option<UnixMillis> = row.get(27)?;
         let open_effects: i64 = row.get(28)?;
         let restarted: bool = row.get(29)?;
-        Ok((
+        Ok(Head {
             view,
-            row.get(0)?,
-            expires_at.is_some_and(|at| now < at),
-            open_effects == 0 && !restarted,
-        ))
+            key: row.get(0)?,
+            is_active: expires_at.is_some_and(|at| now < at),
+            restarts: open_effects == 0 && !restarted,
+            has: Has {
+                settings: row.get(30)?,
+                mounts: row.get(31)?,
+                requests: row.get(32)?,
+            },
+        })
     };
     Ok(snapshot
         .sql()
@@ -325,7 +366,10 @@ fn head(
                  w.source_type, w.source_ref, w.source_revision, s.updated_at, r.finished_at, l.expires_at,
                  (SELECT count(*) FROM effects e WHERE e.source_key = r.resource_key
                      AND (e.status = 'pending' OR e.status = 'applying' OR e.status = 'ambiguous')),
-                 EXISTS (SELECT 1 FROM runs child WHERE child.parent_key = r.resource_key AND child.lineage_kind = 'restart')
+                 EXISTS (SELECT 1 FROM runs child WHERE child.parent_key = r.resource_key AND child.lineage_kind = 'restart'),
+                 EXISTS (SELECT 1 FROM workflow_settings c WHERE c.active_run_key = r.resource_key),
+                 EXISTS (SELECT 1 FROM run_sources m WHERE m.run_key = r.resource_key AND m.mount_path <> ''),
+                 EXISTS (SELECT 1 FROM interactive_requests i WHERE i.run_key = r.resource_key)
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
              JOIN workflow_definitions d ON d.definition_digest = r.definition_digest

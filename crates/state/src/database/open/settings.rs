@@ -18,6 +18,9 @@ const ENGINE_MINIMUM: (i32, &str) = (3_051_003, "3.51.3");
 /// After how many pages in the log a commit copies them into the file. With 4 KiB pages: 16 MiB.
 const AUTOCHECKPOINT_PAGES: &str = "4000";
 
+/// How much of the file the writer keeps in memory at most: 64 MiB, as `cache_size` says KiB (<https://www.sqlite.org/pragma.html>).
+const WRITER_CACHE_KIB: &str = "-65536";
+
 /// To what a log is cut when it is reset after it grew beyond: 64 MiB, so that one slow reader does not keep the space for ever.
 const JOURNAL_SIZE_LIMIT_BYTES: &str = "67108864";
 
@@ -96,6 +99,9 @@ fn configure(connection: &Connection, option: DbConfig, name: &'static str) -> R
 
 /// What only the writer has. The log mode must be set by then; it is the file's.
 pub(super) fn writer(connection: &Connection) -> Result<(), Fault> {
+    // Blobs lie by their digests, so that each command touches pages anywhere in the file. SQLite's own two megabytes hold so few of
+    // them that a large file is read again and again. Taken only as far as pages are touched.
+    set(connection, "cache_size", WRITER_CACHE_KIB, WRITER_CACHE_KIB)?;
     set(
         connection,
         "wal_autocheckpoint",
