@@ -128,25 +128,32 @@ pub fn read_with(path: impl AsRef<Path>, names: &dyn Names) -> Result<WorkflowFi
     read_by(path.as_ref(), &Loader::new(names))
 }
 
+/// The bytes of a workflow file, or why it gives none.
+///
+/// It is asked what it is before it is opened, since opening a pipe waits for its writer; and never more is read than a file may
+/// have, since what is there may grow, or never end.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, String> {
+    let found = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !found.is_file() {
+        return Err("it is no ordinary file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| error.to_string())?;
+    if FILE_MAX_BYTES < bytes.len() as u64 {
+        return Err("it is larger than 1 MiB".to_owned());
+    }
+    Ok(bytes)
+}
+
 fn read_by(given: &Path, loader: &Loader<'_>) -> Result<WorkflowFile, FileError> {
     let failed = |message: String| FileError {
         path: given.to_path_buf(),
         position: library::START,
         problem: Problem::Read { message },
     };
-    // Asked before it is opened, since opening a pipe waits for its writer; and never more is read than a file may have, since what
-    // is there may grow, or never end.
-    let found = std::fs::metadata(given).map_err(|error| failed(error.to_string()))?;
-    if !found.is_file() {
-        return Err(failed("it is no ordinary file".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(given)
-        .and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| failed(error.to_string()))?;
-    if FILE_MAX_BYTES < bytes.len() as u64 {
-        return Err(failed("it is larger than 1 MiB".to_owned()));
-    }
+    let bytes = bytes(given).map_err(failed)?;
     let path = std::path::absolute(given).map_err(|error| failed(error.to_string()))?;
     let source = identity(&path, &bytes);
     let definition = parse_bytes(given, &bytes, loader, Some(&source))?;

@@ -392,7 +392,7 @@ fn described(source: &SourceIdentity) -> String {
 fn is_edited(source: &SourceIdentity) -> bool {
     match source {
         SourceIdentity::File { path, sha256 } => {
-            !std::fs::read(path).is_ok_and(|bytes| Digest::of(&bytes).to_hex() == *sha256)
+            !file::bytes(Path::new(path)).is_ok_and(|bytes| Digest::of(&bytes).to_hex() == *sha256)
         }
         SourceIdentity::Builtin { .. } | SourceIdentity::Inline { .. } => false,
     }

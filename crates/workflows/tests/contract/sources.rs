@@ -27,6 +27,31 @@ fn write(path: &std::path::Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
+/// What stands in the place of the file is not waited for: opening a pipe would hold up whoever looks for work.
+#[test]
+fn a_pipe_in_the_place_of_a_file_parks_its_runs() {
+    let fixture = Fixture::new();
+    let path = fixture.store.directory().join("asks.workflow.json");
+    write(&path, FILE);
+    let read = file::read(&path).unwrap();
+    let scheduler = fixture.scheduler();
+    let run = fixture.workflows.run_file(&read, json!(null)).unwrap();
+    fixture.workflows.wait(&run, LONG).unwrap();
+
+    std::fs::remove_file(&path).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let answer = Answer::new(&run, json!("yes"));
+    fixture.workflows.answer(&answer).unwrap();
+    let view = fixture
+        .workflows
+        .wait_for(&run, LONG, |view| view.error_code.is_some())
+        .unwrap();
+    assert_eq!(view.error_code.as_deref(), Some("workflowSourceChanged"));
+    assert!(view.error.unwrap().contains("no ordinary file"));
+    assert!(scheduler.wait_until_idle(LONG));
+}
+
 #[test]
 fn edge_044_an_edited_file_parks_its_runs_and_the_old_file_lets_them_go_on() {
     let fixture = Fixture::new();
