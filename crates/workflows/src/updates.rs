@@ -6,6 +6,7 @@
 
 pub mod estimate;
 mod instant;
+mod job;
 pub mod progress;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use holdpoint_state::{Payload, StateError};
 use serde::Serialize;
 use serde_json::Value;
 
+pub use job::{JOB_LIMIT_BYTES, JOB_SCHEMA, JobError, JobSnapshot};
 pub use progress::{OVERALL, Progress, ProgressError, ProgressStatus};
 
 use crate::definition::NodeError;
