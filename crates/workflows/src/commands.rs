@@ -52,7 +52,9 @@ pub use follow_ups::{
 pub(crate) use intervals::{close_of_session, recover, reopen, sample};
 pub use messages::{BranchReport, BranchReported, tell_end};
 pub(crate) use messages::{clear_end, report_branch};
-pub use park::{Ask, doubt, fail_unclaimed, give_up, hand_over, park_source_changed, wait};
+pub use park::{
+    Ask, doubt, fail_unclaimed, give_up, hand_over, park_settings_broken, park_source_changed, wait,
+};
 pub(crate) use park::{doubt_said, hand_over_said, wait_said};
 pub use restart::{Restart, restart};
 pub use settings::{SettingsBinding, SettingsChange, SettingsChanged, change_settings};

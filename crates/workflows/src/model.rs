@@ -423,6 +423,8 @@ words! {
         NoProgress = "runnerNoProgress",
         /// The outcome of an effect can't be known.
         EffectAmbiguous = "effectAmbiguous",
+        /// The history of its live settings does not add up.
+        SettingsBroken = "settingsHistoryBroken",
     }
 }
 

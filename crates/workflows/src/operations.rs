@@ -80,6 +80,8 @@ operations! {
         "Parks the run because the outcome of one of its effects can't be known; a person must look.";
     PARK_SOURCE_CHANGED = "run.park_source_changed", "run.source_changed", RUNNERS, NotRequired, OPEN => OPEN,
         "Parks the run because its source is no longer the one that it was started with.";
+    PARK_SETTINGS_BROKEN = "run.park_settings_broken", "run.settings_broken", RUNNERS, NotRequired, OPEN => OPEN,
+        "Parks the run because the history of its live settings does not add up, so that no node may read them.";
     PARK_NO_PROGRESS = "run.park_no_progress", "run.worker_no_progress", RUNNERS, RequiredUnrenewed, OPEN => OPEN,
         "Parks the run because its runner ended without advancing it.";
     WORKER_GONE = "run.worker_gone", "run.worker_gone", RUNNERS, NotRequired, &[] => &[],

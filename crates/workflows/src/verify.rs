@@ -31,7 +31,7 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
         summary: "An open run has a queue row, which a scheduler reads, and if a code holds it back it is one that a resume lifts.",
         violations: "SELECT r.run_id FROM runs r LEFT JOIN run_queue q ON q.run_key = r.resource_key
              WHERE r.finished_at IS NULL AND (q.run_key IS NULL OR (q.error_code IS NOT NULL
-                 AND q.error_code NOT IN ('workflowSourceChanged', 'runnerNoProgress', 'effectAmbiguous')))",
+                 AND q.error_code NOT IN ('workflowSourceChanged', 'runnerNoProgress', 'effectAmbiguous', 'settingsHistoryBroken')))",
     },
     Invariant {
         name: "pendingRequest",

@@ -377,17 +377,57 @@ pub fn park_source_changed(
         .expecting(revision);
     db.commit(command, move |change| {
         let row = takeable(change)?;
-        // A candidate must not wait for a runner that can't come.
-        let receipt = change.put_blob(&Payload::text(VALIDATION_LOST)?)?;
-        store::requests::reject_validating(change, Some(receipt))?;
-        // A claim of its own, so that a runner that is still alive somewhere can't go on; given back in the same transaction.
-        change.claim(&Owner::new(OwnerKind::System, "park"), CONTROL_LEASE_MS)?;
-        let detail = change.put_blob(&detail)?;
-        change.transition(row.status.as_str(), row.status.as_str())?;
-        store::queue::park(change, Some(code.as_str()), Some(detail))?;
-        change.release()?;
+        put_aside(change, &row, code, &detail)?;
         Ok(Outcome::Accepted(()))
     })
+}
+
+/// Parks a run that nobody owns, read at `revision`, because the history of its settings does not add up: each runner would refuse it
+/// again, and only a person can say what became of it. Nothing else of the run changes.
+///
+/// # Errors
+///
+/// [`WorkflowError::State`] when somebody owns it or it moved on, [`WorkflowError::Rejected`] when no runner could take it or its
+/// settings are as they should be.
+pub fn park_settings_broken(
+    db: &Database,
+    run: &RunId,
+    revision: u64,
+) -> Result<Receipt<()>, WorkflowError> {
+    let code = ParkCode::SettingsBroken;
+    let command = Command::new(&operations::PARK_SETTINGS_BROKEN, resource(run))
+        .recording(Payload::json(
+            &json!({ "queue": "parked", "errorCode": code }),
+        )?)
+        .expecting(revision);
+    db.commit(command, move |change| {
+        let row = takeable(change)?;
+        let Err(error) = super::settings::check_history(change) else {
+            return Err(row.rejected("the history of its settings adds up"));
+        };
+        let detail = Payload::text(cut(&error.to_string()))?;
+        put_aside(change, &row, code, &detail)?;
+        Ok(Outcome::Accepted(()))
+    })
+}
+
+/// Parks a run that a runner could take, until somebody resumes it.
+fn put_aside(
+    change: &mut Change<'_>,
+    row: &store::runs::RunRow,
+    code: ParkCode,
+    detail: &Payload,
+) -> Result<(), StateError> {
+    // A candidate must not wait for a runner that can't come.
+    let receipt = change.put_blob(&Payload::text(VALIDATION_LOST)?)?;
+    store::requests::reject_validating(change, Some(receipt))?;
+    // A claim of its own, so that a runner that is still alive somewhere can't go on; given back in the same transaction.
+    change.claim(&Owner::new(OwnerKind::System, "park"), CONTROL_LEASE_MS)?;
+    let detail = change.put_blob(detail)?;
+    change.transition(row.status.as_str(), row.status.as_str())?;
+    store::queue::park(change, Some(code.as_str()), Some(detail))?;
+    change.release()?;
+    Ok(())
 }
 
 /// Fails a run that nobody owns, read at `revision`, because its workflow can't be loaded although its source is unchanged.

@@ -87,6 +87,7 @@ pub(crate) fn launch(
         .expecting(launching.revision);
     let (owner, lease_ms, epoch) = (launching.owner, launching.lease_ms, launching.epoch);
     let digest = Digest(launching.definition.digest());
+    let has_settings = launching.definition.has_settings();
     db.commit(command, move |change| {
         let run = store::runs::run(change)?;
         if launching.is_expired {
@@ -96,6 +97,9 @@ pub(crate) fn launch(
         }
         if run.definition_digest != digest {
             return Err(run.transition("the runner brings another definition"));
+        }
+        if has_settings {
+            super::settings::check_history(change)?;
         }
         let claim = change.claim(&owner, lease_ms)?;
         let mut touches = Touches::default();

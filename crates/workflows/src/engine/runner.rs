@@ -139,11 +139,7 @@ impl Runner {
             Ok(claimed) => claimed,
             Err(error) => {
                 self.active.remove(run);
-                return if is_race(&error) {
-                    Ok(Executed::Raced)
-                } else {
-                    Err(error)
-                };
+                return self.not_taken(loaded, error);
             }
         };
         let Claimed::Owned { claim, advanced } = claimed else {
@@ -241,11 +237,7 @@ impl Runner {
             }
             Err(error) => {
                 self.active.remove(&run);
-                return if is_race(&error) {
-                    Ok(Executed::Raced)
-                } else {
-                    Err(error)
-                };
+                return self.not_taken(loaded, error);
             }
         };
         let active = Arc::new(ActiveRun::new(claim, loaded.revision));
@@ -316,6 +308,28 @@ impl Runner {
                 Ok((next, receipt.value, Some(conflict_error())))
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// The claim of a run was refused. One whose settings are damaged is put aside: nothing gets better by trying again.
+    fn not_taken(
+        &self,
+        loaded: &LoadedRun,
+        error: WorkflowError,
+    ) -> Result<Executed, WorkflowError> {
+        if is_race(&error) {
+            return Ok(Executed::Raced);
+        }
+        if !matches!(error, WorkflowError::State(StateError::Corrupt { .. })) {
+            return Err(error);
+        }
+        match commands::park_settings_broken(&self.db, &loaded.run_id, loaded.revision) {
+            Ok(_) => {
+                tracing::warn!(run = %loaded.run_id, error = %error, "a run is parked: its settings are damaged");
+                Ok(Executed::Released)
+            }
+            // Something else of it is damaged, or somebody was faster.
+            Err(_) => Err(error),
         }
     }
 

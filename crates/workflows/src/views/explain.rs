@@ -150,6 +150,11 @@ fn blocking(
                 "its effect was resolved: resume the run".to_owned(),
             );
         }
+        Some(code @ ParkCode::SettingsBroken) => {
+            let reason = "somebody changed its live settings without a command, so that nothing may read them: see the last error; \
+                          restore a backup and resume it, or cancel it";
+            return (Some(code.as_str()), reason.to_owned());
+        }
         None => {}
     }
     if let Some(request) = view

@@ -129,7 +129,7 @@ fn edge_099_a_run_whose_settings_were_tampered_with_does_not_go_on() {
 
 /// The runner looks for itself, since damage may come after the resume.
 #[test]
-fn a_runner_does_not_take_up_a_run_whose_settings_were_tampered_with() {
+fn edge_099_a_runner_parks_a_run_whose_settings_were_tampered_with() {
     let mut fixture = Fixture::new();
     let run = waiting(&fixture, &tuned());
     change(&fixture.workflows, &batch(&run, 11));
@@ -149,8 +149,34 @@ fn a_runner_does_not_take_up_a_run_whose_settings_were_tampered_with() {
         .unwrap();
     let view = fixture.workflows.wait(&other, LONG).unwrap();
     assert!(view.status.is_terminal());
+    // It is not tried again and again: it is put aside, once, with words for a person.
+    assert!(scheduler.wait_until_idle(LONG));
+    let explained = fixture.workflows.explain(&run).unwrap();
+    assert_eq!(
+        explained.blocked_by.as_deref(),
+        Some("settingsHistoryBroken")
+    );
+    insta::assert_snapshot!(explained.reason);
+    assert!(
+        explained
+            .last_error
+            .unwrap()
+            .contains("its changes do not lead from the first document to the present one")
+    );
     scheduler.stop(LONG);
-    assert_eq!(fixture.events(&run), events);
+    let parked = fixture.events(&run);
+    assert_eq!(parked.len(), events.len() + 1);
+    assert_eq!(parked[..events.len()], events[..]);
+    let scheduler = fixture.scheduler();
+    assert!(scheduler.wait_until_idle(LONG));
+    scheduler.stop(LONG);
+    assert_eq!(fixture.events(&run), parked);
+    // As long as it is damaged it is not resumed either.
+    let refused = fixture.workflows.resume(&Control::of(&run));
+    assert!(matches!(
+        refused,
+        Err(WorkflowError::State(StateError::Corrupt { .. }))
+    ));
     // What is undone can go on.
     // lint:allow(sql-in-test): the test takes its own damage back.
     damage(
@@ -159,6 +185,7 @@ fn a_runner_does_not_take_up_a_run_whose_settings_were_tampered_with() {
         "UPDATE workflow_setting_changes SET before_hash = (SELECT initial_hash FROM workflow_settings)",
     );
     fixture.expects_damage = false;
+    fixture.workflows.resume(&Control::of(&run)).unwrap();
     let scheduler = fixture.scheduler();
     let view = fixture.workflows.wait(&run, LONG).unwrap();
     scheduler.stop(LONG);
