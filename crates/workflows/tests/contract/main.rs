@@ -18,6 +18,7 @@ mod kinds;
 mod matrix;
 mod owners;
 mod plans;
+mod protected;
 mod repeats;
 mod requests;
 mod resilience;
