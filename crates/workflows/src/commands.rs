@@ -40,7 +40,7 @@ pub use budget::set_timeout;
 pub(crate) use budget::set_timeout_said;
 pub use capture::{
     BindSession, BoundSession, SessionEnd, append_entries, append_events, bind_session,
-    finish_session, interrupt_recordings, link_entry,
+    finish_session, interrupt_dead_recordings, interrupt_recordings, link_entry,
 };
 pub(crate) use claim::Begun;
 pub use claim::{Claimed, Claiming, Plan, claim};

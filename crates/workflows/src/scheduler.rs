@@ -92,6 +92,8 @@ impl Scheduler {
     ) -> Result<Self, WorkflowError> {
         check(&options)?;
         let owner = Owner::new(OwnerKind::Host, "host");
+        // Before the files that say who is dead are cleaned up.
+        crate::session::fail_dead_recordings(db);
         // Before the first claim. Without it the claims of this process end by their time only.
         let presence = db
             .announce_owner(&owner)
@@ -149,6 +151,12 @@ impl Scheduler {
         Ok(())
     }
 
+    /// The id under which this process records sessions ([`commands::bind_session`](crate::commands::bind_session())). When the
+    /// scheduler stops or its process dies, whoever searches for work next fails the recordings of it that go on.
+    pub fn recorder(&self) -> &str {
+        self.shared.runner.owner.id()
+    }
+
     /// Waits until nothing is executed and a fresh search finds no work, or until the limit. Returns whether it became idle.
     ///
     /// Runs that wait for an answer, that are parked, or whose workflow this program does not know, are no work.
@@ -184,6 +192,7 @@ impl Scheduler {
         }
         // Nothing works under its leases any more; those that are left may be taken.
         drop(self.presence.take());
+        crate::session::fail_dead_recordings(&self.shared.runner.db);
         if let Err(error) = self.shared.runner.db.clean_owners() {
             tracing::debug!(error = %error, "the next scheduler cleans up");
         }

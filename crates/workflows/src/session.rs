@@ -246,6 +246,7 @@ pub(crate) fn look(db: &Database, sessions: &Arc<Sessions>, interval_ms: u64) {
     if let Err(error) = measured {
         tracing::warn!(error = %error, "the clocks of sessions could not be measured; it is tried again");
     }
+    fail_dead_recordings(db);
     let owing = db
         .snapshot()
         .and_then(|snapshot| views::owing(&snapshot, ENDS_AT_ONCE));
@@ -259,6 +260,20 @@ pub(crate) fn look(db: &Database, sessions: &Arc<Sessions>, interval_ms: u64) {
         }
         Err(error) => {
             tracing::warn!(error = %error, "ends could not be searched; it is tried again");
+        }
+    }
+}
+
+/// Fails what a dead process was recording. A run can't be pruned while one of its recordings goes on, and nobody else ends these.
+pub(crate) fn fail_dead_recordings(db: &Database) {
+    match commands::interrupt_dead_recordings(db, "scheduler") {
+        Ok(failed) => {
+            for segment in failed {
+                tracing::warn!(segment, "a recording ended with the process that made it");
+            }
+        }
+        Err(error) => {
+            tracing::warn!(error = %error, "recordings of dead processes could not be ended; it is tried again");
         }
     }
 }

@@ -14,11 +14,11 @@ mod settings;
 mod updates;
 mod workers;
 
-pub(crate) use capture::abandoned_recordings;
 pub use capture::{
     EntryView, EventView, LinkView, PAGE_BYTES, PAGE_ROWS, RecordPage, SegmentView, attempt_links,
     prompt, recordings, session_entries, session_events,
 };
+pub(crate) use capture::{abandoned_recordings, recordings_of_dead};
 pub use display::{
     Activity, Control, DisplayFacts, DisplayStatus, activity, controls, display_status,
 };

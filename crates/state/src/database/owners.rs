@@ -213,4 +213,10 @@ impl Snapshot<'_> {
         owners.retain(|owner| self.owners().is_dead(owner));
         Ok(owners)
     }
+
+    /// Whether an owner said that it lives, and does no more. Every doubt counts as life: one that never said it, and one whose file
+    /// [was removed](Database::clean_owners), are not known to be dead.
+    pub fn is_dead_owner(&self, owner: &str) -> bool {
+        self.owners().is_dead(owner)
+    }
 }

@@ -453,24 +453,40 @@ pub fn finish_session(
     .map_err(no_recording)
 }
 
-/// Fails the recordings of all recorders but this one: a host that begins is the only one, and what the others had not ended stays as it
-/// is. Returns which they were.
+/// Fails the recordings of all recorders but this one, for a program that knows that it is the only one; what they had recorded stays as
+/// it is. Returns which they were. A scheduler fails those of [dead recorders](interrupt_dead_recordings) without being told.
 ///
 /// # Errors
 ///
 /// Those of the database; some may have been failed.
 pub fn interrupt_recordings(db: &Database, recorder: &str) -> Result<Vec<String>, WorkflowError> {
-    let abandoned = {
-        let snapshot = db.snapshot()?;
-        views::abandoned_recordings(&snapshot, recorder)?
-    };
+    let abandoned = views::abandoned_recordings(&db.snapshot()?, recorder)?;
+    interrupt(db, abandoned, recorder)
+}
+
+/// Fails the recordings whose recorder announced itself ([`Database::announce_owner`]) and is dead. Those of a recorder that lives, or
+/// that never said so, go on. Returns which they were.
+///
+/// # Errors
+///
+/// Those of the database; some may have been failed.
+pub fn interrupt_dead_recordings(db: &Database, actor: &str) -> Result<Vec<String>, WorkflowError> {
+    let abandoned = views::recordings_of_dead(&db.snapshot()?)?;
+    interrupt(db, abandoned, actor)
+}
+
+fn interrupt(
+    db: &Database,
+    abandoned: Vec<String>,
+    actor: &str,
+) -> Result<Vec<String>, WorkflowError> {
     let end = SessionEnd::Failed {
         code: HOST_INTERRUPTED.to_owned(),
         message: "its recorder ended before it".to_owned(),
     };
     let mut interrupted = Vec::new();
     for segment in abandoned {
-        match finish_session(db, &segment, recorder, &end) {
+        match finish_session(db, &segment, actor, &end) {
             Ok(_) => interrupted.push(segment),
             // Its recorder was faster.
             Err(WorkflowError::Recording { .. }) => {}

@@ -115,6 +115,18 @@ pub(crate) fn abandoned_recordings(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Recordings that go on and whose recorder is known to be dead.
+pub(crate) fn recordings_of_dead(snapshot: &Snapshot<'_>) -> Result<Vec<String>, StateError> {
+    let sql = snapshot.sql();
+    let mut statement = sql.prepare_cached(
+        "SELECT segment_id, recorder_id FROM session_segments WHERE status = 'recording' ORDER BY resource_key",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
+    let mut found: Vec<(String, String)> = rows.collect::<Result<_, _>>()?;
+    found.retain(|(_, recorder)| snapshot.is_dead_owner(recorder));
+    Ok(found.into_iter().map(|(segment, _)| segment).collect())
+}
+
 /// A part of what was recorded, in the order of the run's counter.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,6 @@
 //! Session capture: recordings keep what they are given whole and in order, and never hold a run up.
 
-use holdpoint_state::{Disposition, Receipt};
+use holdpoint_state::{Disposition, Owner, OwnerKind, Receipt};
 use holdpoint_workflows::capture::{
     BATCH_LIMIT_BYTES, HOST_INTERRUPTED, SessionEntry, SessionEvent, SessionEventType,
 };
@@ -8,11 +8,11 @@ use holdpoint_workflows::commands::{self, Answer, BindSession, BoundSession, Ses
 use holdpoint_workflows::definition::Workflow;
 use holdpoint_workflows::model::{EntryRole, RunStatus, SegmentStatus};
 use holdpoint_workflows::views::{self, PAGE_ROWS, RunView, SegmentView};
-use holdpoint_workflows::{AttemptId, RunId, WorkflowError};
+use holdpoint_workflows::{AttemptId, RunId, SchedulerOptions, WorkflowError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, LONG, asking};
+use crate::support::{Fixture, LONG, asking, wait_until};
 
 const HOST: &str = "host-1";
 
@@ -373,6 +373,53 @@ fn a_host_that_begins_fails_what_an_earlier_one_recorded() {
         fixture.workflows.view(&run).unwrap().status,
         RunStatus::Waiting
     );
+}
+
+/// Level-based: whoever searches for work ends what a dead process was recording, whenever it died.
+#[test]
+fn a_scheduler_fails_the_recordings_of_recorders_that_died() {
+    let fixture = Fixture::new();
+    let db = fixture.store.db();
+    let run = fixture.run(&asking(), json!(null)).run_id;
+    let record = |key: &str, recorder: &str| {
+        let bind = BindSession::new(&run, key, "session-1", recorder);
+        commands::bind_session(db, &bind).unwrap().value.segment_id
+    };
+    let (early, late, live) = (
+        Owner::new(OwnerKind::Host, "early"),
+        Owner::new(OwnerKind::Host, "late"),
+        Owner::new(OwnerKind::Host, "live"),
+    );
+    let [early_presence, late_presence, _live_presence] =
+        [&early, &late, &live].map(|owner| db.announce_owner(owner).unwrap());
+    let died_before = record("one", early.id());
+    let dies_meanwhile = record("two", late.id());
+    let lives = record("three", live.id());
+    let unknown = record("four", "never-announced");
+    drop(early_presence);
+
+    let status = |segment: &str| {
+        let found = recordings(&fixture, &run);
+        let found = found.iter().find(|found| found.segment_id == segment);
+        found.unwrap().status
+    };
+    let scheduler = fixture.scheduler();
+    assert_eq!(status(&died_before), SegmentStatus::Failed);
+    let ours = record("five", scheduler.recorder());
+    drop(late_presence);
+    let next_search = SchedulerOptions::default().poll_interval_ms;
+    wait_until("the recording ends", || {
+        fixture.store.clock().advance(next_search);
+        status(&dies_meanwhile) == SegmentStatus::Failed
+    });
+    assert_eq!(status(&ours), SegmentStatus::Recording);
+    scheduler.stop(LONG);
+    assert_eq!(status(&ours), SegmentStatus::Failed);
+    for goes_on in [&lives, &unknown] {
+        assert_eq!(status(goes_on), SegmentStatus::Recording);
+    }
+    let found = recordings(&fixture, &run);
+    assert_eq!(found[0].failure.as_ref().unwrap()["code"], HOST_INTERRUPTED);
 }
 
 /// An interactive run whose session is asked to say something.

@@ -207,6 +207,19 @@ impl Drop for Fixture {
     }
 }
 
+/// Looks again and again, for what another thread does in its own time.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what other threads do takes real time, which bounds this wait"
+)]
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = std::time::Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < LONG, "in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
 pub(crate) fn host() -> Owner {
     Owner::new(OwnerKind::Host, "test")
 }
