@@ -259,6 +259,22 @@ pub(super) fn explain(context: &Context, run: &str) -> Result<ExitStatus, Comman
     if let Some(error) = &explanation.last_error {
         row("last error", error);
     }
+    if let Some(worker) = &explanation.worker {
+        let mut words = worker.status.as_str().to_owned();
+        if let Some(pid) = worker.pid {
+            let _ = write!(words, ", process {pid}");
+        }
+        if let Some(code) = worker.exit_code {
+            let _ = write!(words, ", exit code {code}");
+        }
+        if let Some(signal) = &worker.signal {
+            let _ = write!(words, ", ended by {signal}");
+        }
+        row("worker", &words);
+        if let Some(diagnostic) = &worker.diagnostic {
+            row("it wrote", diagnostic);
+        }
+    }
     if let Some(directory) = directory {
         let there = if home::is_at_home(&options) {
             ""

@@ -43,6 +43,9 @@ fn runs_are_executed_apart_with_an_environment_of_few_names() {
     assert_eq!(worker["pid"].to_string(), words[0], "{why:#}");
     assert_ne!(words[0], host.to_string());
     assert_eq!(why["status"], "completed");
+    let told = home.run(&["explain", &run]).stdout;
+    let line = format!("worker      exited, process {}, exit code 0\n", words[0]);
+    assert!(told.contains(&line), "{told}");
     // Typed by hand it has no host, and says so.
     let alone = home.command(&["worker"]).output().unwrap();
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");
