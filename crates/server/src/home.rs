@@ -73,7 +73,11 @@ pub(crate) fn is_at_home(launch_options: &Value) -> bool {
 
 fn working_directory() -> Result<String, CommandError> {
     match std::env::current_dir() {
-        Ok(directory) => Ok(directory.to_string_lossy().into_owned()),
+        Ok(directory) => directory.into_os_string().into_string().map_err(|name| {
+            // A run keeps it as text, and would look for it under another name.
+            let problem = format!("{name:?} is not UTF-8, so that no run can keep it; rename it");
+            CommandError::input("working directory", problem)
+        }),
         Err(source) => Err(CommandError::Io {
             action: "finding the working directory".to_owned(),
             source,

@@ -155,6 +155,12 @@ fn read_by(given: &Path, loader: &Loader<'_>) -> Result<WorkflowFile, FileError>
     };
     let bytes = bytes(given).map_err(failed)?;
     let path = std::path::absolute(given).map_err(|error| failed(error.to_string()))?;
+    if path.to_str().is_none() {
+        // It is kept as text, and a run could never find its file again.
+        return Err(failed(
+            "its path is not UTF-8; rename what has that name".to_owned(),
+        ));
+    }
     let source = identity(&path, &bytes);
     let definition = parse_bytes(given, &bytes, loader, Some(&source))?;
     Ok(WorkflowFile {

@@ -254,7 +254,8 @@ fn tell_end(context: &Context, view: &RunView, interrupted: bool) {
         status => {
             let why = view.error.as_deref().or(view.status_detail.as_deref());
             output.line(match why {
-                Some(why) => format!("{}: {why}", status.as_str()),
+                // Indented, so that no text from outside begins a line of its own that reads like one of ours.
+                Some(why) => format!("{}: {}", status.as_str(), why.replace('\n', "\n  ")),
                 None => status.as_str().to_owned(),
             });
             if interrupted && !view.status.is_terminal() {

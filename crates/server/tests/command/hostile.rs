@@ -76,6 +76,20 @@ edges:
 }
 
 #[test]
+fn an_error_of_several_lines_is_told_as_one() {
+    let home = Home::with(
+        "forge.workflow.json",
+        r#"{ "name": "forge", "startAt": "a", "nodes": { "a": { "compute": { "jq": "error(\"x\\ncompleted\")" } } } }"#,
+    );
+    let run = home.run(&["run", "forge.workflow.json"]);
+    assert!(
+        run.stdout.contains("ExpressionError: x\n  completed\n"),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
 fn case_098_arguments_and_file_names() {
     let home = Home::new();
     check(&home, &["show", HOSTILE]);

@@ -8,6 +8,7 @@ mod talk;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::{Value, json};
 
@@ -484,6 +485,15 @@ fn files_that_are_none() {
     assert!(made.success());
     std::os::unix::fs::symlink("/dev/zero", at("device.workflow.yaml")).unwrap();
     std::fs::create_dir(at("folder.workflow.yaml")).unwrap();
+    // What no run could find again, since it keeps the path as text.
+    let odd = std::ffi::OsStr::from_bytes(b"odd\xff.workflow.yaml");
+    std::fs::write(
+        home.path().join(odd),
+        "name: a\nstartAt: a\nnodes: { a: { compute: 1 } }",
+    )
+    .unwrap();
+    let problem = read(home.path().join(odd)).unwrap_err().to_string();
+    assert!(problem.contains("not UTF-8; rename"), "{problem}");
     for name in ["pipe", "device", "folder"] {
         assert!(matches!(
             read(at(&format!("{name}.workflow.yaml")))
