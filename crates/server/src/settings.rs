@@ -58,7 +58,14 @@ pub(crate) struct Settings {
 
 /// Who executes agent steps.
 #[derive(Debug, Clone)]
-pub(crate) enum Agent {
+pub(crate) struct Agent {
+    /// As it was said, for a process of this program that has to hear it again.
+    pub(crate) line: String,
+    program: Program,
+}
+
+#[derive(Debug, Clone)]
+enum Program {
     /// pi, in its RPC mode.
     Pi(PiAgent),
     /// Any command.
@@ -67,16 +74,20 @@ pub(crate) enum Agent {
 
 fn agent(line: &str) -> Result<Agent, String> {
     let words = shlex::split(line).ok_or("a quote is not closed")?;
-    match words.split_first() {
-        None => Err("it needs the name of a program".to_owned()),
+    let program = match words.split_first() {
+        None => return Err("it needs the name of a program".to_owned()),
         Some((program, _)) if program.is_empty() => {
-            Err("it needs the name of a program".to_owned())
+            return Err("it needs the name of a program".to_owned());
         }
         Some((program, args)) if is_pi(program) => {
-            Ok(Agent::Pi(PiAgent::new(program.as_str()).args(args)))
+            Program::Pi(PiAgent::new(program.as_str()).args(args))
         }
-        Some(_) => Ok(Agent::Command(CommandAgent::new(words).reading_updates())),
-    }
+        Some(_) => Program::Command(CommandAgent::new(words).reading_updates()),
+    };
+    Ok(Agent {
+        line: line.to_owned(),
+        program,
+    })
 }
 
 fn is_pi(program: &str) -> bool {
@@ -97,12 +108,18 @@ impl Settings {
 
     /// The workflows of a process that executes runs: with an agent, if one is named.
     pub(crate) fn executing(&self, workflows: Workflows) -> Workflows {
-        let agents: Arc<dyn AgentExecutor> = match &self.agent {
-            None => return workflows,
-            Some(Agent::Pi(pi)) => Arc::new(pi.clone()),
-            Some(Agent::Command(command)) => Arc::new(command.clone()),
-        };
-        workflows.executing_agents_with(agents)
+        match self.agents() {
+            Some(agents) => workflows.executing_agents_with(agents),
+            None => workflows,
+        }
+    }
+
+    /// The executor of agent steps, if one is named.
+    pub(crate) fn agents(&self) -> Option<Arc<dyn AgentExecutor>> {
+        Some(match &self.agent.as_ref()?.program {
+            Program::Pi(pi) => Arc::new(pi.clone()),
+            Program::Command(command) => Arc::new(command.clone()),
+        })
     }
 
     /// How runs are executed.

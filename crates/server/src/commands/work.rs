@@ -120,6 +120,10 @@ fn launcher(context: &Context, args: &WorkArgs) -> Result<WorkerLauncher, Comman
     if let Some(home) = &context.cli.home {
         launcher = launcher.argument("--home").argument(home);
     }
+    if let Some(agent) = &context.cli.settings.agent {
+        // One word: a worker must not take the first of an agent's own options for its own.
+        launcher = launcher.argument(format!("--agent={}", agent.line));
+    }
     launcher = launcher.argument("worker");
     for name in &args.pass_env {
         launcher = launcher.passing(name);
@@ -130,7 +134,7 @@ fn launcher(context: &Context, args: &WorkArgs) -> Result<WorkerLauncher, Comman
 /// One run, for the process that launched this one. No store is opened here.
 pub(super) fn worker(context: &Context) -> Result<ExitStatus, CommandError> {
     let registry = home::registry(context.cli.home.as_deref())?;
-    let ended = run_child(&registry, None);
+    let ended = run_child(&registry, context.cli.settings.agents().as_ref());
     Ok(if ended == std::process::ExitCode::SUCCESS {
         ExitStatus::Done
     } else {

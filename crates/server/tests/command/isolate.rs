@@ -50,3 +50,45 @@ fn runs_are_executed_apart_with_an_environment_of_few_names() {
     let alone = home.command(&["worker"]).output().unwrap();
     assert_eq!(alone.status.code(), Some(1), "{alone:?}");
 }
+
+const AGENT: &str = r"
+name: asked
+startAt: ask
+nodes:
+  ask:
+    agent:
+      prompt: Which process asks?
+      validate: { type: object, required: [parent] }
+";
+
+/// The agent is executed by the worker, which hears of it from its host.
+#[test]
+fn agents_of_runs_that_are_executed_apart_are_executed_there() {
+    let home = Home::with("asked.workflow.yaml", AGENT);
+    home.ok(&["run", "asked.workflow.yaml", "--detach"]);
+    let run = home.newest();
+    let agent = r#"sh -c 'read -r prompt; printf "{\"parent\": %s, \"key\": \"%s\"}" "$PPID" "${KEY-none}"' --resume"#;
+    let output = home
+        .command(&[
+            "--json",
+            "work",
+            "--until-idle",
+            "--isolate",
+            "--pass-env",
+            "KEY",
+            "--agent",
+            agent,
+        ])
+        .env("KEY", "secret")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let view = home.ok(&["show", &run]);
+    assert_eq!(view["status"], "completed", "{view:#}");
+    let why = home.ok(&["explain", &run]);
+    assert_eq!(
+        view["finalOutput"]["parent"], why["worker"]["pid"],
+        "{why:#}"
+    );
+    assert_eq!(view["finalOutput"]["key"], "secret");
+}
