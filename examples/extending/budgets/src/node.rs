@@ -56,6 +56,20 @@ impl Spend {
             units,
         }
     }
+
+    /// The wait in line, with the place in it: rows of this domain that are written with the attempt.
+    fn park(&self) -> Park {
+        let wish = self.clone();
+        Park::new(self.snapshot())
+            .detail(format!(
+                "in line for {} units of {}",
+                self.units,
+                self.budget.as_str()
+            ))
+            .beside(move |change, parked| {
+                commands::wait(change, &wish.budget, wish.units, parked).map_err(Into::into)
+            })
+    }
 }
 
 impl CustomNode for Spend {
@@ -71,16 +85,12 @@ impl CustomNode for Spend {
         if self.units < 1 {
             return Err(NodeError::new("units are positive"));
         }
-        let wish = self.clone();
-        let park = Park::new(self.snapshot())
-            .detail(format!(
-                "in line for {} units of {}",
-                self.units,
-                self.budget.as_str()
-            ))
-            .beside(move |change, parked| {
-                commands::wait(change, &wish.budget, wish.units, parked).map_err(Into::into)
-            });
-        Ok(NodeStep::Park(park))
+        Ok(NodeStep::Park(self.park()))
+    }
+
+    /// In a worker process nothing writes, so that the host puts the attempt in line. What it needs for that is in the node itself; a
+    /// contract of another wish is none of this node.
+    fn park_again(&self, contract: &Value) -> Option<Park> {
+        (*contract == self.snapshot()).then(|| self.park())
     }
 }

@@ -13,6 +13,19 @@ use serde_json::json;
 
 use crate::{MINUTE_MS, Result, seen};
 
+/// A host puts an attempt of a worker process in line from the contract that comes from there, and from no other one.
+#[test]
+fn the_wait_is_made_again_from_its_own_contract() -> Result {
+    let spend = Spend::new(&Name::new("tokens")?, 3);
+    let NodeKind::Custom(kind) = NodeKind::custom(spend) else {
+        return Err("not a kind of this crate".into());
+    };
+    assert!(kind.park_again(&kind.snapshot()).is_some());
+    let greedy = json!({ "budget": "tokens", "units": 1 });
+    assert!(kind.park_again(&greedy).is_none());
+    Ok(())
+}
+
 const LONG: Duration = Duration::from_secs(30);
 
 struct Line {
