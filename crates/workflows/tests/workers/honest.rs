@@ -8,7 +8,7 @@ use holdpoint_workflows::{Execution, RunId};
 use serde_json::json;
 
 use crate::support::{
-    Home, LONG, composed, descriptors, every, naming, open_gate, options, spoken, telling, until,
+    Home, LONG, composed, descriptors, every, open_gate, options, spoken, telling, until,
     worker_pids,
 };
 
@@ -112,27 +112,6 @@ fn worker_pids_of(home: &Home, run: &RunId) -> usize {
 }
 
 #[test]
-fn what_follows_an_accepted_candidate_is_executed_in_a_worker() {
-    let home = Home::new();
-    let scheduler = home.scheduler("honest");
-    let start = Start::new(&naming(), json!(null)).in_session("s");
-    let run = home.workflows.start(&start).unwrap().value;
-    home.workflows.wait(&run, LONG).unwrap();
-    home.workflows
-        .submit(&Submission::new(&run, json!(3)).in_session("s"))
-        .unwrap();
-    let view = home
-        .workflows
-        .wait_for(&run, LONG, |view| view.status.is_terminal())
-        .unwrap();
-    scheduler.stop(LONG);
-    let output = view.final_output.unwrap();
-    assert_eq!(output[0], 3);
-    assert_ne!(output[1], std::process::id());
-    assert_eq!(home.workers(&run).len(), 2);
-}
-
-#[test]
 fn a_route_in_a_worker_is_decided_by_the_settings_that_hold_when_it_commits() {
     let home = Home::new();
     let scheduler = home.scheduler("honest");
@@ -204,7 +183,9 @@ fn what_follows_the_output_of_a_session_is_executed_in_a_worker() {
     assert_eq!(view.steps[0].result.output, Some(json!(42)), "{view:?}");
     let workers = home.workers(&run);
     assert_eq!(workers.len(), 2);
+    // The newest is first.
     assert_eq!(view.final_output, Some(json!(workers[0].pid.unwrap())));
+    assert_ne!(workers[0].pid, Some(std::process::id()));
 }
 
 #[test]

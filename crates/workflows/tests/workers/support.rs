@@ -206,10 +206,9 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-fn definitions() -> [Definition; 11] {
+fn definitions() -> [Definition; 10] {
     [
         spoken(),
-        naming(),
         chain(1),
         chain(200),
         composed(),
@@ -425,20 +424,6 @@ pub(crate) fn telling() -> Definition {
         .notify("tell", NotificationKind::Progress, |_| {
             Ok("half way".to_owned())
         })
-        .build()
-        .unwrap()
-}
-
-/// An agent of a session names a number; what follows says in which process it was executed.
-pub(crate) fn naming() -> Definition {
-    Workflow::new("naming")
-        .start_at("name")
-        .agent("name", |_| Ok("name a number".to_owned()))
-        .validate(|_, named: i64| Ok(named))
-        .compute("end", |ctx| {
-            Ok((ctx.output::<i64>("name")?, std::process::id()))
-        })
-        .edge("name", "end")
         .build()
         .unwrap()
 }
