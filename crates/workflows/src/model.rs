@@ -451,6 +451,10 @@ pub const VALIDATION_LOST: &str = "the runner ended before validation finished; 
 pub const DEADLINE_EXPIRED: &str = "the model-turn deadline expired";
 /// What `runs.status_detail` says of a paused run.
 pub const PAUSED: &str = "paused";
+/// What comes before the reason of whoever paused a run, if there is one, in the same column.
+pub const PAUSED_BECAUSE: &str = "paused: ";
+/// The most characters that the title of a run keeps.
+pub const TITLE_LIMIT_CHARS: usize = 500;
 
 /// The session of runs that belong to none: headless runs of a program or a command line.
 pub const LOCAL_SESSION: &str = "local";
@@ -503,9 +507,14 @@ pub fn effect_key(run: &RunId, effect_type: &str, node: &NodeId, visit: u32) -> 
 
 /// Cuts a text that is kept only for people.
 pub fn cut(text: &str) -> String {
-    match text.char_indices().nth(DETAIL_LIMIT_CHARS) {
+    cut_to(text, DETAIL_LIMIT_CHARS)
+}
+
+/// Cuts a text after so many characters.
+pub(crate) fn cut_to(text: &str, chars: usize) -> String {
+    match text.char_indices().nth(chars) {
         None => text.to_owned(),
-        Some(_) => text.chars().take(DETAIL_LIMIT_CHARS).chain(['…']).collect(),
+        Some(_) => text.chars().take(chars).chain(['…']).collect(),
     }
 }
 

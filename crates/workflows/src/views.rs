@@ -34,11 +34,11 @@ pub(crate) use messages::{
     message, open_clocks, owes_end, owing, resting_clock, runs_of_session, session_of,
     terminal_facts,
 };
-pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
 pub use run::{
-    MountedSourceView, RequestView, RunView, SettingsRead, SourceView, StepView, launch_options,
-    run,
+    EffectToReview, MountedSourceView, RequestView, RunView, SettingsRead, SourceView, StepView,
+    launch_options, run,
 };
+pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
 pub(crate) use settings::{ScopeToChange, document, present_settings, scope_to_change};
 pub use settings::{SettingsChangeView, SettingsHistory, SettingsView, settings, settings_history};
 pub use updates::{ProgressView, UpdateView, current_progress, update_history, updates};

@@ -126,6 +126,10 @@ fn described(view: &RunView, options: &Value, progress: Option<&ProgressView>) -
     if let Some(code) = &view.error_code {
         row("code", code);
     }
+    for effect in &view.effects_to_review {
+        let named = format!("{} ({})", effect.effect_id, effect.effect_type);
+        row("review", &named);
+    }
     row("revision", &view.run_revision.to_string());
     row("created", &text::instant(view.created_at.0));
     if let Some(at) = view.finished_at {

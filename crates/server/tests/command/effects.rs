@@ -23,7 +23,15 @@ fn ambiguous(home: &Home) -> (String, String) {
 fn case_058_an_ambiguous_effect_is_confirmed() {
     let home = Home::with("held.workflow.yaml", &held("manual"));
     let (run, effect) = ambiguous(&home);
-    assert_eq!(home.ok(&["explain", &run])["blockedBy"], "effectAmbiguous");
+    let why = home.ok(&["explain", &run]);
+    assert_eq!(why["blockedBy"], "effectAmbiguous");
+    // Who has to look is told which one it is.
+    let reason = why["reason"].as_str().unwrap();
+    assert!(reason.contains(&format!("effect {effect} (")), "{reason}");
+    let view = home.ok(&["show", &run]);
+    assert_eq!(view["effectsToReview"][0]["effectId"], effect.as_str());
+    let told = home.run(&["show", &run]).stdout;
+    assert!(told.contains(&format!("review    {effect} (")), "{told}");
     let (status, error) = home.json(&["resume", &run]);
     assert_eq!((status, &error["error"]["code"]), (4, &json!("rejected")));
     let (status, error) = home.json(&["effects", "resolve", &effect, "confirm"]);

@@ -12,7 +12,9 @@ use super::{Touches, settings, terminal};
 use crate::definition::Definition;
 use crate::error::WorkflowError;
 use crate::id::RunId;
-use crate::model::{AttemptStatus, DEADLINE_EXPIRED, RunStatus, TerminalStatus, resource};
+use crate::model::{
+    AttemptStatus, DEADLINE_EXPIRED, RunStatus, TITLE_LIMIT_CHARS, TerminalStatus, cut_to, resource,
+};
 use crate::operations;
 use crate::routing::NodeOutcome;
 use crate::store;
@@ -260,6 +262,7 @@ fn begin_run(
     if matches!(next, Move::End(TerminalStatus::Failed, _)) {
         return Ok(());
     }
+    let title = title.map(|title| cut_to(title, TITLE_LIMIT_CHARS));
     let payload = Payload::json(&json!({ "title": title }))?;
     touches.add(
         change,
@@ -268,7 +271,7 @@ fn begin_run(
         Some(payload),
     )?;
     store::runs::set_status(change, RunStatus::Queued, RunStatus::Running, None)?;
-    if let Some(title) = title {
+    if let Some(title) = &title {
         store::runs::set_title(change, title)?;
     }
     Ok(())

@@ -13,7 +13,8 @@ use super::{Touches, messages};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::model::{
-    ExecutionMode, PAUSED, ParkCode, QueueStatus, RunStatus, TerminalStatus, resource,
+    ExecutionMode, PAUSED, PAUSED_BECAUSE, ParkCode, QueueStatus, RunStatus, TerminalStatus, cut,
+    resource,
 };
 use crate::operations;
 use crate::store;
@@ -178,7 +179,12 @@ pub fn pause(db: &Database, control: &Control) -> Result<Receipt<Paused>, Workfl
         change.record(Payload::json(
             &json!({ "queue": "parked", "reason": control.reason }),
         )?);
-        store::runs::set_paused(change, true, Some(PAUSED))?;
+        let because = control
+            .reason
+            .as_ref()
+            .map(|reason| cut(&format!("{PAUSED_BECAUSE}{reason}")));
+        let detail = because.as_deref().unwrap_or(PAUSED);
+        store::runs::set_paused(change, true, Some(detail))?;
         if run.mode == ExecutionMode::Interactive {
             store::intervals::close_of_run(change)?;
         }

@@ -18,7 +18,7 @@ use crate::definition::{
 };
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId};
-use crate::model::{DEADLINE_EXPIRED, RunStatus, TerminalStatus, cut, effect_key};
+use crate::model::{DEADLINE_EXPIRED, RunStatus, TerminalStatus, effect_key};
 use crate::routing::{self, Next, NodeOutcome, NodeResult};
 use crate::views::{LoadedRun, OpenAttempt};
 
@@ -150,8 +150,7 @@ impl Planner<'_> {
             }
         };
         let (title, NextMove { next, failure }) = match title {
-            // A title is only for people.
-            Ok(title) => (title.map(|title| cut(&title)), self.next(facts)?),
+            Ok(title) => (title, self.next(facts)?),
             Err(error) => (
                 None,
                 NextMove::end(TerminalStatus::Failed, format!("title: {error}")),

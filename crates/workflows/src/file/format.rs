@@ -272,6 +272,7 @@ pub(super) struct ShellDocument {
     pub(super) allow_non_zero_exit: bool,
     /// How many characters of each output stream are kept. Default 1000000.
     #[serde(default)]
+    #[schemars(range(max = 67_108_864))]
     pub(super) max_output_chars: Option<u32>,
     /// Makes the output. An expression sees `{stdout, stderr, exitCode, signal, …}` as `.`. Without
     /// it that object is the output.

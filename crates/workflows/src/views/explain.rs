@@ -6,11 +6,11 @@ use holdpoint_state::sql::{OptionalExtension as _, named_params};
 use serde::Serialize;
 
 use super::display::DisplayStatus;
-use super::run::{RunView, run};
+use super::run::{EffectToReview, RunView, run};
 use super::workers::{WorkerView, workers};
 use crate::error::WorkflowError;
 use crate::id::RunId;
-use crate::model::{ParkCode, QueueStatus, RequestStatus, RunStatus};
+use crate::model::{PAUSED_BECAUSE, ParkCode, QueueStatus, RequestStatus, RunStatus};
 
 /// Who holds a run's lease, without private ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -114,6 +114,15 @@ pub fn explain(
     }))
 }
 
+/// Effects with their types, for a person.
+fn named(effects: &[EffectToReview]) -> String {
+    let named: Vec<String> = effects
+        .iter()
+        .map(|effect| format!("effect {} ({})", effect.effect_id, effect.effect_type))
+        .collect();
+    named.join(" and ")
+}
+
 /// The first reason that holds, in the order in which a scheduler would stop at it.
 fn blocking(
     view: &RunView,
@@ -127,11 +136,22 @@ fn blocking(
     if 0 < view.ambiguous_effects {
         return (
             Some(ParkCode::EffectAmbiguous.as_str()),
-            "the outcome of an effect is unknown: look what happened, resolve the effect, then resume the run".to_owned(),
+            format!(
+                "the outcome of {} is unknown: look what happened, resolve it, then resume the run",
+                named(&view.effects_to_review)
+            ),
         );
     }
     if view.paused {
-        return (Some("paused"), "somebody paused it: resume it".to_owned());
+        let why = view
+            .status_detail
+            .as_deref()
+            .and_then(|detail| detail.strip_prefix(PAUSED_BECAUSE));
+        let reason = match why {
+            Some(why) => format!("somebody paused it, because: {why}; resume it"),
+            None => "somebody paused it: resume it".to_owned(),
+        };
+        return (Some("paused"), reason);
     }
     match view.error_code.as_deref().and_then(ParkCode::from_text) {
         Some(code @ ParkCode::SourceChanged) => {

@@ -92,6 +92,16 @@ pub struct RequestView {
     pub created_at: UnixMillis,
 }
 
+/// An effect that nobody knows the outcome of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EffectToReview {
+    /// Its id, by which it is resolved.
+    pub effect_id: String,
+    /// Its type.
+    pub effect_type: String,
+}
+
 /// A run as readers see it (`pi-workflows.run-state.v1`), with its display status and controls.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -159,6 +169,9 @@ pub struct RunView {
     pub error: Option<String>,
     /// How many of its effects nobody knows the outcome of.
     pub ambiguous_effects: u64,
+    /// Those effects.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects_to_review: Vec<EffectToReview>,
     /// The run that it restarts.
     pub parent_run_id: Option<RunId>,
     /// The first run of its tree.
@@ -228,6 +241,9 @@ pub fn run(
             },
         })
         .collect();
+    if 0 < view.ambiguous_effects {
+        view.effects_to_review = effects_to_review(snapshot, key)?;
+    }
     if has.requests {
         view.request = request(snapshot, key)?;
         // Turns answer requests.
@@ -268,6 +284,21 @@ pub fn run(
     view.controls = controls(&facts);
     view.activity = activity(&facts);
     Ok(Some(view))
+}
+
+fn effects_to_review(snapshot: &Snapshot<'_>, run: i64) -> Result<Vec<EffectToReview>, StateError> {
+    let sql = snapshot.sql();
+    let mut statement = sql.prepare_cached(
+        "SELECT 'effect-' || lower(hex(s.aggregate_key)), e.effect_type FROM effects e JOIN resources s ON s.resource_key = e.resource_key
+         WHERE e.source_key = :run AND e.status = 'ambiguous' ORDER BY e.resource_key",
+    )?;
+    let rows = statement.query_map(named_params! { ":run": run }, |row| {
+        Ok(EffectToReview {
+            effect_id: row.get(0)?,
+            effect_type: row.get(1)?,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 /// The rows that there is one of.
@@ -332,6 +363,7 @@ fn head(
             final_output: json_column(row, 14)?,
             error: text_column(row, 15)?,
             ambiguous_effects: row.get::<_, i64>(16)?.unsigned_abs(),
+            effects_to_review: Vec::new(),
             parent_run_id: row.get(17)?,
             root_run_id: row.get(18)?,
             restart_number: row.get::<_, i64>(19)?.unsigned_abs(),

@@ -315,6 +315,26 @@ fn case_026_a_restarted_process_is_not_its_own_predecessor() {
 }
 
 #[test]
+fn who_pauses_a_run_may_say_why_and_everybody_reads_it() {
+    let fixture = Fixture::new();
+    let (scheduler, run) = executing(&fixture);
+    let pause = Control::of(&run).because("the bill is not paid");
+    fixture.workflows.pause(&pause).unwrap();
+    let view = fixture.workflows.view(&run).unwrap();
+    assert_eq!(
+        view.status_detail.as_deref(),
+        Some("paused: the bill is not paid")
+    );
+    assert_eq!(
+        fixture.workflows.explain(&run).unwrap().reason,
+        "somebody paused it, because: the bill is not paid; resume it"
+    );
+    fixture.workflows.resume(&Control::of(&run)).unwrap();
+    assert_eq!(fixture.workflows.view(&run).unwrap().status_detail, None);
+    scheduler.stop(LONG);
+}
+
+#[test]
 fn case_035_no_state_combines_paused_with_held() {
     let fixture = Fixture::new();
     let (scheduler, run) = executing(&fixture);

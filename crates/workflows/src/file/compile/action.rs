@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use holdpoint_state::records::blobs::PAYLOAD_LIMIT_BYTES;
 use serde_json::{Value, json};
 
 use super::{Compiler, Result, text};
@@ -66,6 +67,12 @@ impl Compiler<'_> {
         let max_output_chars = document
             .max_output_chars
             .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
+        if max_output_chars.is_some_and(|chars| PAYLOAD_LIMIT_BYTES < chars) {
+            // More could never be stored, so that the node would act and then fail.
+            let message =
+                format!("maxOutputChars of node {id:?} must be at most {PAYLOAD_LIMIT_BYTES}");
+            return self.refuse(&["nodes", id, "shell", "maxOutputChars"], "V23", message);
+        }
 
         let exec = move |context: &NodeContext<'_>| {
             let mut items = Vec::new();

@@ -77,6 +77,14 @@ fn mistakes() {
         )),
     );
 
+    case(
+        "more output than can be stored",
+        &shell(", maxOutputChars: 67108865"),
+    );
+    case(
+        "as much output as can be stored",
+        &shell(", maxOutputChars: 67108864"),
+    );
     case("an unknown field", &changed("startAt", "startat"));
     case(
         "an unknown field without a near name",
