@@ -75,7 +75,10 @@ fn working_directory() -> Result<String, CommandError> {
     match std::env::current_dir() {
         Ok(directory) => directory.into_os_string().into_string().map_err(|name| {
             // A run keeps it as text, and would look for it under another name.
-            let problem = format!("{name:?} is not UTF-8, so that no run can keep it; rename it");
+            let problem = format!(
+                "{} is not UTF-8, so that no run can keep it; rename it",
+                name.display()
+            );
             CommandError::input("working directory", problem)
         }),
         Err(source) => Err(CommandError::Io {

@@ -90,6 +90,27 @@ fn an_error_of_several_lines_is_told_as_one() {
 }
 
 #[test]
+fn a_run_of_a_directory_that_it_could_not_keep_is_refused() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let home = Home::with("ask.workflow.yaml", crate::support::ASK);
+    let file = home.work().join("ask.workflow.yaml");
+    let directory = home.work().join(std::ffi::OsStr::from_bytes(b"odd\xff"));
+    std::fs::create_dir(&directory).unwrap();
+    let args = ["run", file.to_str().unwrap(), "--detach"];
+    let refused = home
+        .command(&args)
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(
+        String::from_utf8_lossy(&refused.stderr).contains("working directory: "),
+        "{refused:?}"
+    );
+    assert!(!home.store().exists());
+}
+
+#[test]
 fn case_098_arguments_and_file_names() {
     let home = Home::new();
     check(&home, &["show", HOSTILE]);
