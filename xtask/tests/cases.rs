@@ -50,4 +50,11 @@ fn every_test_that_the_page_of_cases_names_is_there() {
     }
     assert!(missing.is_empty(), "no such tests: {missing:#?}");
     assert!(100 < named, "{named}");
+    // None is left out of the edge cases of workflows.
+    let (_, rows) = page.split_once("## Edge cases of workflows").unwrap();
+    let numbers: Vec<u32> = rows
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(' ').next()?.parse().ok())
+        .collect();
+    assert_eq!(numbers, (1..=118).collect::<Vec<_>>());
 }

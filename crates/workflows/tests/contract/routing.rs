@@ -35,6 +35,23 @@ fn edge_017_a_switch_on_a_missing_field_or_an_object_fails_the_run() {
 }
 
 #[test]
+fn edge_013_a_value_that_objects_inherit_selects_no_case() {
+    let fixture = Fixture::new();
+    for value in ["toString", "constructor", "__proto__"] {
+        let view = fixture.run(
+            &switching(json!({ "x": value }), "$.x", &[("a", "yes")]),
+            json!(null),
+        );
+        assert_eq!(view.status, RunStatus::Failed);
+        let error = view.error.unwrap();
+        assert!(
+            error.contains(&format!("has no case for \"{value}\"")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn edge_018_numbers_and_booleans_select_cases_as_json_prints_them() {
     let fixture = Fixture::new();
     for (value, case) in [(json!(1.0), "1"), (json!(true), "true"), (json!("x"), "x")] {
@@ -271,6 +288,8 @@ fn edge_028_a_hung_title_fails_the_run_and_a_cancel_ends_it_at_once() {
     assert!(view.error.unwrap().starts_with("title: "));
 
     let second = fixture.workflows.run(&definition, json!(2)).unwrap();
+    // In the middle of its title.
+    seen.recv_timeout(LONG).unwrap();
     fixture.workflows.cancel(&Control::of(&second)).unwrap();
     assert_eq!(
         fixture.workflows.view(&second).unwrap().status,

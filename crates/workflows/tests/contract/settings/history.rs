@@ -2,7 +2,7 @@
 
 use holdpoint_state::{Actor, StateError};
 use holdpoint_workflows::WorkflowError;
-use holdpoint_workflows::commands::Control;
+use holdpoint_workflows::commands::{Control, Restart};
 use serde_json::json;
 
 use super::{batch, change, tuned, waiting};
@@ -56,6 +56,29 @@ fn a_history_is_read_in_pages() {
     assert_eq!(
         (numbers, page(2, 3).next, page(5, 3).changes.len()),
         (vec![3, 4, 5], None, 0)
+    );
+}
+
+/// A restart begins as the first run began.
+#[test]
+fn edge_011_a_restart_takes_no_settings_over() {
+    let fixture = Fixture::new();
+    let run = waiting(&fixture, &tuned());
+    change(&fixture.workflows, &batch(&run, 11));
+    fixture.workflows.cancel(&Control::of(&run)).unwrap();
+    let revision = fixture.workflows.view(&run).unwrap().run_revision;
+    let scheduler = fixture.scheduler();
+    let child = fixture
+        .workflows
+        .restart(&Restart::new(&run, revision))
+        .unwrap()
+        .value;
+    let view = fixture.workflows.wait(&child, LONG).unwrap();
+    scheduler.stop(LONG);
+    let settings = serde_json::to_value(&view.settings).unwrap();
+    assert_eq!(
+        (&settings[0]["changeNumber"], &settings[0]["value"]),
+        (&json!(0), &json!({ "batch": 10, "tags": [] }))
     );
 }
 
