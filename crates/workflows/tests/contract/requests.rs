@@ -90,7 +90,7 @@ fn case_064_two_answers_have_one_winner() {
 fn edge_065_an_answer_for_a_checkpoint_settles_no_other_kind() {
     let fixture = Fixture::new();
     let run = fixture.run(&asking(), json!(null)).run_id;
-    // No node of this program asks a model yet; another one may have.
+    // Of a run that is headless here, and was not where the row comes from.
     // lint:allow(sql-in-test): the test makes a row of another program; no command can.
     let sql = "UPDATE interactive_requests SET kind = 'agent'";
     damage(&fixture, &run, sql);

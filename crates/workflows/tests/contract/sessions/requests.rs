@@ -314,6 +314,22 @@ fn a_source_that_changed_refuses_the_candidate_and_keeps_the_request() {
 }
 
 #[test]
+fn edge_065_an_answer_settles_no_request_of_an_agent() {
+    let fixture = Fixture::new();
+    let scheduler = fixture.scheduler();
+    let mut origin = Origin::new(&fixture.workflows, "s");
+    let run = origin.start(&naming(), json!("Ada")).run_id;
+    scheduler.stop(LONG);
+    let before = fixture.rows();
+    let refused = fixture.workflows.answer(&Answer::new(&run, json!("Ada")));
+    assert!(
+        matches!(refused, Err(WorkflowError::Rejected { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(fixture.rows(), before);
+}
+
+#[test]
 fn edge_032_a_text_must_not_be_blank_or_too_long() {
     let fixture = Fixture::new();
     let scheduler = fixture.scheduler();
