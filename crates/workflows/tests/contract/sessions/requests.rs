@@ -317,7 +317,7 @@ fn a_source_that_changed_refuses_the_candidate_and_keeps_the_request() {
 fn edge_065_an_answer_settles_no_request_of_an_agent() {
     let fixture = Fixture::new();
     let scheduler = fixture.scheduler();
-    let mut origin = Origin::new(&fixture.workflows, "s");
+    let origin = Origin::new(&fixture.workflows, "s");
     let run = origin.start(&naming(), json!("Ada")).run_id;
     scheduler.stop(LONG);
     let before = fixture.rows();
