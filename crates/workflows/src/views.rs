@@ -8,6 +8,7 @@ mod due;
 mod explain;
 mod follow_ups;
 mod list;
+mod load;
 mod messages;
 mod run;
 mod settings;
@@ -26,6 +27,7 @@ pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
 pub use follow_ups::{FollowUpDisplay, FollowUpView, follow_ups};
 pub use list::{Filter, Page, RunSummary, list};
+pub(crate) use load::{LoadedRun, OpenAttempt, definition_snapshot, load, pinned};
 pub use messages::{
     AgentRequestView, MessageView, TerminalView, TurnView, Verdict, agent_requests,
     messages_of_run, messages_of_session, next_message, terminal_view, verdict,
@@ -34,11 +36,11 @@ pub(crate) use messages::{
     message, open_clocks, owes_end, owing, resting_clock, runs_of_session, session_of,
     terminal_facts,
 };
+pub(crate) use run::may_have_stopped;
 pub use run::{
     EffectToReview, MountedSourceView, RequestView, RunView, SettingsRead, SourceView, StepView,
     launch_options, run,
 };
-pub(crate) use run::{LoadedRun, OpenAttempt, definition_snapshot, load, may_have_stopped, pinned};
 pub(crate) use settings::{ScopeToChange, document, present_settings, scope_to_change};
 pub use settings::{SettingsChangeView, SettingsHistory, SettingsView, settings, settings_history};
 pub use updates::{ProgressView, UpdateView, current_progress, update_history, updates};

@@ -5,7 +5,7 @@
 )]
 
 use holdpoint_state::records::resources::expect_one;
-use holdpoint_state::sql::{OptionalExtension as _, named_params};
+use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
 use holdpoint_state::{Change, Digest, ResourceKey, StateError};
 
 use crate::id::ScopeId;
@@ -48,6 +48,15 @@ pub(crate) fn insert_scope(
     expect_one(written, "workflow_settings", scope.scope_id)
 }
 
+fn bound(row: &Row<'_>) -> Result<BoundRow, SqlError> {
+    Ok(BoundRow {
+        key: row.get(0)?,
+        scope_id: row.get(1)?,
+        change_number: row.get(2)?,
+        hash: row.get(3)?,
+    })
+}
+
 /// The latest scope of a mount of a run, as it is now.
 pub(crate) fn latest(
     change: &mut Change<'_>,
@@ -60,14 +69,7 @@ pub(crate) fn latest(
             "SELECT resource_key, scope_id, change_number, current_hash FROM workflow_settings
              WHERE active_run_key = :run AND mount_path = :mount_path ORDER BY invocation DESC LIMIT 1",
         )?
-        .query_row(named_params! { ":run": run, ":mount_path": mount_path }, |row| {
-            Ok(BoundRow {
-                key: row.get(0)?,
-                scope_id: row.get(1)?,
-                change_number: row.get(2)?,
-                hash: row.get(3)?,
-            })
-        })
+        .query_row(named_params! { ":run": run, ":mount_path": mount_path }, bound)
         .optional()?)
 }
 
@@ -81,14 +83,7 @@ pub(crate) fn scope(
         .prepare_cached(
             "SELECT resource_key, scope_id, change_number, current_hash FROM workflow_settings WHERE resource_key = :key",
         )?
-        .query_row(named_params! { ":key": key }, |row| {
-            Ok(BoundRow {
-                key: row.get(0)?,
-                scope_id: row.get(1)?,
-                change_number: row.get(2)?,
-                hash: row.get(3)?,
-            })
-        })
+        .query_row(named_params! { ":key": key }, bound)
         .optional()?)
 }
 
