@@ -15,6 +15,8 @@ use holdpoint_state::{Domain, Identity, Schema, StateError};
 const DOMAINS: &[Domain] = &[
     holdpoint_state::DOMAIN,
     holdpoint_workflows::DOMAIN,
+    holdpoint_decisions::DOMAIN,
+    holdpoint_channels::DOMAIN,
     // new-domain: `cargo xtask new-domain` puts the line of a new domain above this one.
 ];
 
