@@ -159,7 +159,9 @@ impl Scheduler {
 
     /// Waits until nothing is executed and a fresh search finds no work, or until the limit. Returns whether it became idle.
     ///
-    /// Runs that wait for an answer, that are parked, or whose workflow this program does not know, are no work.
+    /// Runs that wait for an answer, that are parked, or whose workflow this program does not know, are no work. A run that is left
+    /// alone after an error, or after the end of its worker process, is work for its first three back-offs
+    /// ([`SchedulerOptions::back_off`]); one that fails again after those is none.
     pub fn wait_until_idle(&self, limit: Duration) -> bool {
         self.shared.hub.wait_until_idle(limit)
     }

@@ -92,3 +92,38 @@ fn agents_of_runs_that_are_executed_apart_are_executed_there() {
     );
     assert_eq!(view["finalOutput"]["key"], "secret");
 }
+
+const FRAGILE: &str = r"
+name: fragile
+startAt: act
+nodes:
+  act:
+    shell:
+      argv: [sh, -c, 'echo x >> tries; test $(wc -l < tries) -gt ${DEATHS} || { kill -9 $PPID; sleep 60; }']
+      effect: { type: test.act, recovery: idempotent }
+";
+
+/// A worker that is killed is followed by another one, and `--until-idle` waits for it; not for ever.
+#[test]
+fn work_until_idle_waits_out_the_first_back_offs_after_a_killed_worker() {
+    for (deaths, status) in [("3", "completed"), ("9", "running")] {
+        let home = Home::with("fragile.workflow.yaml", FRAGILE);
+        home.ok(&["run", "fragile.workflow.yaml", "--detach"]);
+        let run = home.newest();
+        let args = [
+            "--json",
+            "--back-off-ms",
+            "20",
+            "work",
+            "--until-idle",
+            "--isolate",
+            "--pass-env",
+            "DEATHS",
+        ];
+        let output = home.command(&args).env("DEATHS", deaths).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let view = home.ok(&["show", &run]);
+        assert_eq!(view["status"], status, "{view:#}");
+        assert_eq!(home.read("tries").lines().count(), 4);
+    }
+}

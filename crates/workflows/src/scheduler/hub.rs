@@ -1,26 +1,35 @@
 //! What the parts of one process tell each other: work that was made, runs that were given back, changes that somebody waits for.
 //!
-//! Everything here is a hint and lives in memory: the store says what is true, and the sweep reads it.
+//! Everything here is a hint and lives in memory: the store says what is true, and the sweep reads it. This room has the state that the
+//! parts share and what the verbs of the program say; its rooms have what each part does with it. Not here: the store.
+
+mod idle;
+mod line;
+mod places;
+mod search;
+mod watch;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdpoint_state::Owner;
 use holdpoint_state::clock::{Clock, MonotonicMillis};
-use holdpoint_state::effects::BackOff;
 
 use crate::engine::{ActiveRuns, Early, Runner};
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::sessions::Sessions;
 
-/// How long a wait for idleness sleeps at most before it looks again.
-const LOOK: Duration = Duration::from_millis(100);
-/// What a look that was woken counts against the limit, so that a busy process can't keep a wait alive for ever.
-const LOOK_COST: Duration = Duration::from_micros(100);
+use line::Postponed;
+use watch::Watched;
+
+pub(super) use line::{Taken, Work};
+pub(crate) use watch::Watch;
 
 /// The meeting point of a process.
 #[derive(Debug)]
@@ -61,8 +70,12 @@ struct State {
     saw_everything: bool,
     /// The last search could not be made.
     search_failed: bool,
+    /// A run was given back since the last search began, which may not have seen what it left.
+    was_given_back: bool,
     /// The last search found nothing to do at all.
     idle_after_sweep: bool,
+    /// When the first run that the last search left alone is tried again, among those that a wait for idleness waits for.
+    patient_until: Option<MonotonicMillis>,
     draining: bool,
     closed: bool,
     /// Runs that somebody waits for.
@@ -79,54 +92,10 @@ struct State {
     onlookers: usize,
 }
 
-/// What a worker does next.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// A run that may be due.
-    Found(RunId),
-    /// A run that was claimed with its start.
-    Early(Box<Early>),
-}
-
-impl Work {
-    pub(super) fn run(&self) -> &RunId {
-        match self {
-            Self::Found(run) => run,
-            Self::Early(early) => early.run(),
-        }
-    }
-}
-
-/// A run that somebody waits for.
-#[derive(Debug, Default)]
-struct Watched {
-    waiting: usize,
-    changes: u64,
-    /// Of this run only: a change of it wakes nobody else.
-    changed: Arc<Condvar>,
-}
-
 #[derive(Debug)]
 struct Attached {
     owner: Owner,
     active: Arc<ActiveRuns>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Postponed {
-    until: MonotonicMillis,
-    errors: u32,
-}
-
-/// How a worker's turn with a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Taken {
-    /// Nothing more to do now.
-    Done,
-    /// This program does not have the workflow.
-    Unknown,
-    /// An error; it is tried again later.
-    Failed,
 }
 
 impl State {
@@ -239,21 +208,6 @@ impl Hub {
         }
     }
 
-    /// A place for a run that is about to be started, if one is free and nobody waits for it.
-    pub(crate) fn reserve(&self) -> Option<Place<'_>> {
-        let mut state = self.lock();
-        if state.draining || !state.ready.is_empty() || state.free() == 0 {
-            return None;
-        }
-        let runner = Arc::clone(&state.places.as_ref()?.0);
-        state.reserved += 1;
-        Some(Place {
-            hub: self,
-            runner,
-            is_used: false,
-        })
-    }
-
     /// A run was taken away from its runner at this revision: the node stops.
     pub(crate) fn stop(&self, run: &RunId, revision: u64) {
         let active = self
@@ -277,21 +231,6 @@ impl Hub {
         state.wants_sweep = true;
         drop(state);
         self.search.notify_all();
-    }
-
-    /// Watches a run, so that no change of it is missed from here on.
-    pub(crate) fn watch<'a>(&'a self, run: &'a RunId) -> Watch<'a> {
-        let mut state = self.lock();
-        let is_known = state.active.contains(run) || state.offered.contains(run);
-        let watched = state.watched.entry(run.clone()).or_default();
-        watched.waiting += 1;
-        Watch {
-            hub: self,
-            run,
-            seen: watched.changes,
-            changed: Arc::clone(&watched.changed),
-            is_known,
-        }
     }
 
     // --- for the scheduler ---
@@ -334,119 +273,6 @@ impl Hub {
         self.changed.notify_all();
     }
 
-    /// The next run for a worker; none when the worker should end.
-    pub(super) fn take(&self) -> Option<Work> {
-        let mut state = self.lock();
-        loop {
-            if let Some(early) = state.early.pop_front() {
-                return Some(Work::Early(early));
-            }
-            // A place that is kept is filled or given up soon: then somebody has to be there.
-            if state.draining && state.reserved == 0 {
-                return None;
-            }
-            let has_place = state.reserved == 0 || 0 < state.free();
-            if has_place && let Some(run) = state.dequeue() {
-                state.active.insert(run.clone());
-                return Some(Work::Found(run));
-            }
-            if !state.saw_everything && !state.wants_sweep && !state.sweeping {
-                // The last search was cut off at its limit: there may be more.
-                state.wants_sweep = true;
-                self.search.notify_all();
-            }
-            state.sleeping += 1;
-            state = self
-                .work
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-            state.sleeping -= 1;
-        }
-    }
-
-    /// A worker is done with a run.
-    pub(super) fn give_back(&self, run: &RunId, taken: Taken, wait: BackOff) {
-        let mut state = self.lock();
-        state.active.remove(run);
-        state.changed(run);
-        match taken {
-            Taken::Done => {
-                state.postponed.remove(run);
-            }
-            Taken::Unknown => {
-                state.unknown.insert(run.clone());
-            }
-            Taken::Failed => {
-                let errors = state
-                    .postponed
-                    .get(run)
-                    .map_or(0, |postponed| postponed.errors)
-                    + 1;
-                let wait = wait.jittered_ms(errors, chance()).unsigned_abs();
-                let until = MonotonicMillis(self.clock.monotonic().0.saturating_add(wait));
-                state
-                    .postponed
-                    .insert(run.clone(), Postponed { until, errors });
-            }
-        }
-        if state.again.remove(run) && !state.draining {
-            state.enqueue(run);
-        }
-        self.tell(state);
-    }
-
-    /// Waits for a reason to search; gives how many known runs the search may meet. None when the sweep should end.
-    pub(super) fn wait_for_sweep(&self, interval_ms: u64) -> Option<usize> {
-        let waited = self.search.wait_timeout_while(
-            self.lock(),
-            Duration::from_millis(interval_ms),
-            |state| !state.wants_sweep && !state.closed,
-        );
-        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        if state.closed {
-            return None;
-        }
-        state.wants_sweep = false;
-        state.sweeping = true;
-        Some(state.ready.len() + state.active.len() + state.unknown.len() + state.postponed.len())
-    }
-
-    /// What a search found; `batch` is what it would have found at most beside known runs.
-    pub(super) fn found(&self, runs: Vec<RunId>, batch: usize) {
-        let now = self.clock.monotonic();
-        let mut state = self.lock();
-        state.sweeping = false;
-        let mut taken = 0;
-        for run in runs {
-            let left_alone = state.active.contains(&run)
-                || state.unknown.contains(&run)
-                || state
-                    .postponed
-                    .get(&run)
-                    .is_some_and(|postponed| now.0 < postponed.until.0);
-            if left_alone || state.draining {
-                continue;
-            }
-            taken += 1;
-            state.enqueue(&run);
-        }
-        state.search_failed = false;
-        state.saw_everything = taken < batch;
-        state.idle_after_sweep = taken == 0;
-        drop(state);
-        self.work.notify_all();
-        self.changed.notify_all();
-    }
-
-    pub(super) fn found_nothing_by_error(&self) {
-        let mut state = self.lock();
-        state.sweeping = false;
-        state.search_failed = true;
-        state.saw_everything = true;
-        drop(state);
-        self.changed.notify_all();
-    }
-
     /// Waits between two renewals. Returns whether it was woken for another reason than the time.
     pub(super) fn pause_renewal(&self, interval: Duration, closed: &AtomicBool) -> bool {
         let waited = self
@@ -473,239 +299,5 @@ impl Hub {
         self.lock().closed = true;
         self.search.notify_all();
         self.closing.notify_all();
-    }
-
-    pub(super) fn wait_until_inactive(&self, limit: Duration) -> bool {
-        let mut state = self.lock();
-        state.onlookers += 1;
-        let waited = self
-            .changed
-            .wait_timeout_while(state, limit, |state| !state.active.is_empty());
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.onlookers -= 1;
-        state.active.is_empty()
-    }
-
-    pub(super) fn wait_until_idle(&self, limit: Duration) -> bool {
-        let mut state = self.lock();
-        state.onlookers += 1;
-        let (mut state, idle) = self.look_until_idle(state, limit);
-        state.onlookers -= 1;
-        idle
-    }
-
-    fn look_until_idle<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        limit: Duration,
-    ) -> (MutexGuard<'a, State>, bool) {
-        let mut left = limit;
-        loop {
-            // A search that begins after everything was given back sees all that they left.
-            state.wants_sweep = true;
-            state.idle_after_sweep = false;
-            self.search.notify_all();
-            loop {
-                if state.draining || state.attached.is_none() {
-                    return (state, false);
-                }
-                let busy =
-                    !state.active.is_empty() || !state.ready.is_empty() || 0 < state.reserved;
-                if !busy && state.idle_after_sweep {
-                    return (state, true);
-                }
-                let searched = !state.wants_sweep && !state.sweeping;
-                if !busy && searched && !state.search_failed {
-                    break;
-                }
-                if left.is_zero() {
-                    return (state, false);
-                }
-                let look = LOOK.min(left);
-                let waited = self.changed.wait_timeout(state, look);
-                let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-                state = woken;
-                if timeout.timed_out() {
-                    left = left.saturating_sub(look);
-                    // A store that could not be searched is asked again, but not at once.
-                    state.search_failed = false;
-                } else {
-                    left = left.saturating_sub(LOOK_COST);
-                }
-            }
-        }
-    }
-}
-
-/// A number from 0 to 1, so that runs which failed together do not come back together.
-fn chance() -> f64 {
-    let random = RandomState::new().build_hasher().finish();
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a share needs no more than a few digits"
-    )]
-    let share = random as f64 / u64::MAX as f64;
-    share
-}
-
-/// A place for one run that is being started.
-pub(crate) struct Place<'a> {
-    hub: &'a Hub,
-    runner: Arc<Runner>,
-    is_used: bool,
-}
-
-impl Place<'_> {
-    pub(crate) fn runner(&self) -> &Runner {
-        &self.runner
-    }
-
-    /// Fills the place.
-    pub(crate) fn begin(mut self, early: Early) {
-        self.is_used = true;
-        let mut state = self.hub.lock();
-        state.reserved -= 1;
-        state.active.insert(early.run().clone());
-        state.early.push_back(Box::new(early));
-        self.hub.tell(state);
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        if self.is_used {
-            return;
-        }
-        let mut state = self.hub.lock();
-        state.reserved -= 1;
-        self.hub.tell(state);
-    }
-}
-
-/// Somebody waits for a run.
-pub(crate) struct Watch<'a> {
-    hub: &'a Hub,
-    run: &'a RunId,
-    seen: u64,
-    changed: Arc<Condvar>,
-    is_known: bool,
-}
-
-impl Watch<'_> {
-    /// Whether the run was in line or executed here when the watch began, so that a change is sure to come.
-    pub(crate) fn is_known(&self) -> bool {
-        self.is_known
-    }
-
-    /// Waits until the run changed since the last time, or until the limit. Returns whether it changed. Changes that other
-    /// processes make are not seen here.
-    pub(crate) fn wait(&mut self, limit: Duration) -> bool {
-        let changes = |state: &State| {
-            state
-                .watched
-                .get(self.run)
-                .map_or(0, |watched| watched.changes)
-        };
-        let waited = self
-            .changed
-            .wait_timeout_while(self.hub.lock(), limit, |state| changes(state) == self.seen);
-        let now = changes(&waited.unwrap_or_else(PoisonError::into_inner).0);
-        let moved = now != self.seen;
-        self.seen = now;
-        moved
-    }
-}
-
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        let mut state = self.hub.lock();
-        if let Some(watched) = state.watched.get_mut(self.run) {
-            watched.waiting -= 1;
-            if watched.waiting == 0 {
-                state.watched.remove(self.run);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use holdpoint_state::OwnerKind;
-    use holdpoint_state::clock::ManualClock;
-
-    use super::*;
-
-    fn hub() -> Hub {
-        let clock: Arc<dyn Clock> = Arc::new(ManualClock::at(1));
-        let hub = Hub::new(clock);
-        let owner = Owner::new(OwnerKind::Host, "test");
-        hub.attach(&owner, &Arc::new(ActiveRuns::default()))
-            .unwrap();
-        hub
-    }
-
-    fn runs(count: usize) -> Vec<RunId> {
-        (0..count)
-            .map(|n| RunId::new(format!("run-{n}")).unwrap())
-            .collect()
-    }
-
-    #[test]
-    fn case_037_a_search_that_fails_postpones_what_is_due() {
-        let hub = hub();
-        let [run] = <[RunId; 1]>::try_from(runs(1)).unwrap();
-        assert_eq!(hub.wait_for_sweep(1), Some(0));
-        hub.found_nothing_by_error();
-        // Nothing has to happen for the next search: it comes with the interval, and finds what the first one would have found.
-        assert_eq!(hub.wait_for_sweep(1), Some(0));
-        hub.found(vec![run.clone()], 16);
-        assert!(hub.take().is_some_and(|work| *work.run() == run));
-    }
-
-    #[test]
-    fn a_store_that_can_not_be_searched_is_not_asked_in_a_circle() {
-        let hub = Arc::new(hub());
-        let searching = Arc::clone(&hub);
-        let sweep = std::thread::spawn(move || {
-            let mut searches = 0;
-            while searching.wait_for_sweep(60_000).is_some() {
-                searches += 1;
-                searching.found_nothing_by_error();
-            }
-            searches
-        });
-        assert!(!hub.wait_until_idle(Duration::from_millis(500)));
-        hub.close();
-        let searches = sweep.join().unwrap();
-        assert!((1..=10).contains(&searches), "{searches}");
-    }
-
-    #[test]
-    fn case_047_runs_that_fail_together_do_not_come_back_together() {
-        let hub = hub();
-        let runs = runs(20);
-        for run in &runs {
-            hub.offer(run);
-        }
-        while let Some(run) = {
-            let ready = !hub.lock().ready.is_empty();
-            ready.then(|| hub.take()).flatten()
-        } {
-            hub.give_back(run.run(), Taken::Failed, BackOff::default());
-        }
-        let due: BTreeSet<u64> = hub
-            .lock()
-            .postponed
-            .values()
-            .map(|postponed| postponed.until.0 - hub.clock.monotonic().0)
-            .collect();
-        assert!(
-            due.iter().all(|wait| (800..=1_200).contains(wait)),
-            "{due:?}"
-        );
-        assert!(5 < due.len(), "{due:?}");
-        // Until then a search leaves them alone.
-        hub.found(runs, 64);
-        assert!(hub.lock().ready.is_empty());
     }
 }

@@ -1,0 +1,84 @@
+//! Waiting until nothing is left to do.
+//!
+//! A run that failed and is left alone for a while is still something to do, as long as it has not failed often: a worker that was
+//! killed once is no reason to end with its run unfinished.
+
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::{Hub, State};
+
+/// How long a wait for idleness sleeps at most before it looks again.
+const LOOK: Duration = Duration::from_millis(100);
+/// What a look that was woken counts against the limit, so that a busy process can't keep a wait alive for ever.
+const LOOK_COST: Duration = Duration::from_micros(100);
+/// How many turns with a run may fail one after the other while a wait for idleness still waits for the next.
+///
+/// With the default back-off of one, two and four seconds that is some seven seconds for a run that never succeeds.
+pub(super) const PATIENCE_ERRORS: u32 = 3;
+
+impl Hub {
+    pub(crate) fn wait_until_inactive(&self, limit: Duration) -> bool {
+        let mut state = self.lock();
+        state.onlookers += 1;
+        let waited = self
+            .changed
+            .wait_timeout_while(state, limit, |state| !state.active.is_empty());
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.onlookers -= 1;
+        state.active.is_empty()
+    }
+
+    pub(crate) fn wait_until_idle(&self, limit: Duration) -> bool {
+        let mut state = self.lock();
+        state.onlookers += 1;
+        let (mut state, idle) = self.look_until_idle(state, limit);
+        state.onlookers -= 1;
+        idle
+    }
+
+    fn look_until_idle<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        limit: Duration,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let mut left = limit;
+        loop {
+            // A search that begins after everything was given back sees all that they left.
+            state.wants_sweep = true;
+            state.idle_after_sweep = false;
+            state.patient_until = None;
+            self.search.notify_all();
+            loop {
+                if state.draining || state.attached.is_none() {
+                    return (state, false);
+                }
+                let busy =
+                    !state.active.is_empty() || !state.ready.is_empty() || 0 < state.reserved;
+                if !busy && state.idle_after_sweep {
+                    return (state, true);
+                }
+                let searched = !state.wants_sweep && !state.sweeping;
+                let now = self.clock.monotonic();
+                let patient = state.patient_until.is_some_and(|until| now < until);
+                if !busy && searched && !state.search_failed && !patient {
+                    break;
+                }
+                if left.is_zero() {
+                    return (state, false);
+                }
+                let look = LOOK.min(left);
+                let waited = self.changed.wait_timeout(state, look);
+                let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                state = woken;
+                if timeout.timed_out() {
+                    left = left.saturating_sub(look);
+                    // A store that could not be searched is asked again, but not at once.
+                    state.search_failed = false;
+                } else {
+                    left = left.saturating_sub(LOOK_COST);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+use holdpoint_state::OwnerKind;
+use holdpoint_state::clock::ManualClock;
+use holdpoint_state::effects::BackOff;
+
+use super::*;
+
+fn hub() -> Hub {
+    hub_at(&Arc::new(ManualClock::at(1)))
+}
+
+fn hub_at(clock: &Arc<ManualClock>) -> Hub {
+    let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(clock);
+    let hub = Hub::new(clock);
+    let owner = Owner::new(OwnerKind::Host, "test");
+    hub.attach(&owner, &Arc::new(ActiveRuns::default()))
+        .unwrap();
+    hub
+}
+
+fn runs(count: usize) -> Vec<RunId> {
+    (0..count)
+        .map(|n| RunId::new(format!("run-{n}")).unwrap())
+        .collect()
+}
+
+#[test]
+fn case_037_a_search_that_fails_postpones_what_is_due() {
+    let hub = hub();
+    let [run] = <[RunId; 1]>::try_from(runs(1)).unwrap();
+    assert_eq!(hub.wait_for_sweep(1), Some(0));
+    hub.found_nothing_by_error();
+    // Nothing has to happen for the next search: it comes with the interval, and finds what the first one would have found.
+    assert_eq!(hub.wait_for_sweep(1), Some(0));
+    hub.found(vec![run.clone()], 16);
+    assert!(hub.take().is_some_and(|work| *work.run() == run));
+}
+
+#[test]
+fn a_store_that_can_not_be_searched_is_not_asked_in_a_circle() {
+    let hub = Arc::new(hub());
+    let searching = Arc::clone(&hub);
+    let sweep = std::thread::spawn(move || {
+        let mut searches = 0;
+        while searching.wait_for_sweep(60_000).is_some() {
+            searches += 1;
+            searching.found_nothing_by_error();
+        }
+        searches
+    });
+    assert!(!hub.wait_until_idle(Duration::from_millis(500)));
+    hub.close();
+    let searches = sweep.join().unwrap();
+    assert!((1..=10).contains(&searches), "{searches}");
+}
+
+#[test]
+fn case_047_runs_that_fail_together_do_not_come_back_together() {
+    let hub = hub();
+    let runs = runs(20);
+    for run in &runs {
+        hub.offer(run);
+    }
+    while let Some(run) = {
+        let ready = !hub.lock().ready.is_empty();
+        ready.then(|| hub.take()).flatten()
+    } {
+        hub.give_back(run.run(), Taken::Failed, BackOff::default());
+    }
+    let due: BTreeSet<u64> = hub
+        .lock()
+        .postponed
+        .values()
+        .map(|postponed| postponed.until.0 - hub.clock.monotonic().0)
+        .collect();
+    assert!(
+        due.iter().all(|wait| (800..=1_200).contains(wait)),
+        "{due:?}"
+    );
+    assert!(5 < due.len(), "{due:?}");
+    // Until then a search leaves them alone.
+    hub.found(runs, 64);
+    assert!(hub.lock().ready.is_empty());
+}
+/// The back-off of a run that failed is waited out, as often as the bound says, and no longer.
+#[test]
+fn a_run_that_failed_a_few_times_is_waited_for() {
+    let clock = Arc::new(ManualClock::at(1));
+    let hub = Arc::new(hub_at(&clock));
+    let [run] = <[RunId; 1]>::try_from(runs(1)).unwrap();
+    let (searching, due) = (Arc::clone(&hub), run.clone());
+    let sweep = std::thread::spawn(move || {
+        while searching.wait_for_sweep(60_000).is_some() {
+            searching.found(vec![due.clone()], 16);
+        }
+    });
+    let fail = || {
+        hub.lock().wants_sweep = true;
+        hub.search.notify_all();
+        let taken = hub.take().unwrap();
+        hub.give_back(taken.run(), Taken::Failed, BackOff::default());
+    };
+    let look = Duration::from_millis(150);
+    for errors in 1..=idle::PATIENCE_ERRORS {
+        // Given back in the middle of the wait, as a worker does it.
+        fail();
+        assert!(!hub.wait_until_idle(look), "after {errors} errors");
+        assert!(hub.lock().ready.is_empty(), "its back-off holds");
+        clock.advance(u64::from(BackOff::default().raw_ms(errors) * 6 / 5));
+    }
+    fail();
+    assert!(hub.wait_until_idle(Duration::from_secs(20)));
+    // Whoever waits meets the run when its time has come, without being told.
+    hub.offer(&run);
+    fail();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| hub.wait_until_idle(Duration::from_secs(60)));
+        clock.advance(2_000);
+        let taken = hub.take().unwrap();
+        hub.lock().postponed.clear();
+        hub.detach();
+        drop(taken);
+        assert!(!waits.join().unwrap());
+    });
+    hub.close();
+    sweep.join().unwrap();
+}
