@@ -25,6 +25,7 @@
 
 pub mod model;
 mod operations;
+pub mod protocol;
 mod store;
 
 pub mod commands;
