@@ -31,6 +31,8 @@ mod store;
 pub mod commands;
 pub mod views;
 
+pub mod telegram;
+
 mod error;
 mod verify;
 
