@@ -23,6 +23,8 @@
 //! - [`views`]: the only room that reads for people; it never writes.
 //! - `verify`: the invariants.
 
+pub mod config;
+pub mod identity;
 pub mod model;
 mod operations;
 pub mod protocol;

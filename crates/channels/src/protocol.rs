@@ -25,6 +25,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+pub(crate) use checks::{is_name, is_numeric};
 pub use code::ErrorCode;
 pub use frames::{
     AnswerReport, FromAdapter, MessageRef, PresentReport, Report, SendState, SettleReport,
