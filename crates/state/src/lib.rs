@@ -105,7 +105,7 @@ pub mod schema;
 pub mod testing;
 
 pub use command::{
-    Actor, ActorKind, Change, Command, Disposition, LeaseRule, Operation, Outcome, Receipt,
+    Actor, ActorKind, Change, Command, Disposition, LeaseRule, Operation, Outcome, Receipt, Touched,
 };
 pub use database::{Database, EventFollower, Options, OwnerPresence, Snapshot, Ticket, Tickets};
 pub use error::{ClaimLostReason, Refusal, StateError};

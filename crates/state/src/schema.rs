@@ -96,12 +96,14 @@ pub struct Invariant {
     pub violations: &'static str,
 }
 
-/// Writes a read model inside the transaction of the change that it shows.
+/// Follows what happened inside its transaction: a read model of the change that it shows, or rows of the domain's own that must not
+/// outlive what they hang on.
 #[derive(Debug, Clone, Copy)]
 pub struct Projector {
     /// The name, for errors.
     pub name: &'static str,
-    /// Called once for each accepted touch; may write the tables of its own domain.
+    /// Called once for each accepted touch, in the order of the domains; may write the tables of its own domain, and touch resources
+    /// of its own with [`Change::also`]. It decides by what is stored and by the touch, so that every process does the same.
     pub project: fn(&mut Change<'_>, &Touched) -> Result<(), StateError>,
 }
 

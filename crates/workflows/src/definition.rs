@@ -42,8 +42,8 @@ pub use compose::{
     IncludedWorkflow, Library, Mount, NODES_MAX, Referrer,
 };
 pub use context::{Context, NodeContext, NodeError};
-pub(crate) use custom::Beside;
-pub use custom::{CustomNode, NodeStep, Park, Parked};
+pub use custom::{Asked, CustomNode, NodeStep, Park, Parked, Waiting};
+pub(crate) use custom::{Asking, Beside};
 pub use decision::{Choice, Decided};
 pub(crate) use decision::{
     agent as decision_agent, edge as decision_edge, problem as problem_of_choices,

@@ -79,6 +79,7 @@
 //!   assert!(DOMAIN.operation("run.cancel").is_some());
 //!   ```
 //! - [`commands`]: the verbs, one transaction each; `store` has the only statements that write.
+//! - [`hooks`]: what a domain above this one hangs into the transactions of runs.
 //! - [`retention`]: which runs are deleted after their time, and what holds them.
 //! - [`views`]: what readers see, with one display status for all surfaces; `verify`: what holds at every commit.
 //! - `engine`: a stepper over committed state; [`Registry`]: where the code of a run comes from.
@@ -103,6 +104,7 @@ mod operations;
 mod store;
 
 pub mod commands;
+pub mod hooks;
 pub mod retention;
 pub mod views;
 
@@ -123,7 +125,7 @@ use holdpoint_state::Domain;
 pub use error::WorkflowError;
 pub use id::{AttemptId, NodeId, RunId, ScopeId};
 pub use registry::{Registry, SourceResolver, Unresolved, differences};
-pub use scheduler::{Admission, Scheduler, SchedulerOptions};
+pub use scheduler::{Admission, Duty, DutyError, DutyPass, Scheduler, SchedulerOptions};
 pub use session::{Coordinator, Session};
 pub use worker::{Execution, WorkerLauncher, WorkerLimits, run_child};
 pub use workflows::Workflows;

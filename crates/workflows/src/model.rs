@@ -473,6 +473,18 @@ pub fn request_id(run: &RunId, attempt: &AttemptId) -> String {
     )
 }
 
+/// The longest id of a request that a domain names itself.
+pub const REQUEST_ID_LIMIT_BYTES: usize = 200;
+
+/// Whether a domain may name its request so: letters, digits, `.`, `_` and `-`, the first one a letter or digit.
+pub(crate) fn is_request_id(id: &str) -> bool {
+    id.len() <= REQUEST_ID_LIMIT_BYTES
+        && id.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && id
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
+}
+
 /// The id of the restart child of a run at one of its revisions.
 pub fn restart_run_id(source: &RunId, revision: u64) -> String {
     let canonical = serde_json::json!([source, revision]).to_string();

@@ -4,6 +4,7 @@
 //! or a lost wake-up postpones a run and never loses it. What this process itself makes eligible is offered directly. Not here:
 //! executing (`engine`), rows (`commands`, `views`).
 
+mod duties;
 mod hub;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +24,8 @@ use crate::registry::SourceResolver;
 use crate::views;
 use crate::worker::Execution;
 
+use duties::Duties;
+pub use duties::{Duty, DutyError, DutyPass};
 pub(crate) use hub::{Hub, Watch};
 use hub::{Taken, Work};
 
@@ -68,6 +71,8 @@ pub struct Scheduler {
     shared: Arc<Shared>,
     /// By it other processes know that the owner lives.
     presence: Option<OwnerPresence>,
+    /// Calls the duties of domains; none when there are none.
+    duties: Option<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -87,7 +92,7 @@ impl Scheduler {
         resolver: Arc<dyn SourceResolver>,
         agents: Option<Arc<dyn AgentExecutor>>,
         hub: &Arc<Hub>,
-        admission: Option<Admission>,
+        (admission, duties): (Option<Admission>, Vec<Arc<dyn Duty>>),
         options: SchedulerOptions,
     ) -> Result<Self, WorkflowError> {
         check(&options)?;
@@ -128,6 +133,7 @@ impl Scheduler {
         let mut scheduler = Self {
             shared,
             presence,
+            duties: None,
             threads: Vec::new(),
         };
         scheduler.spawn("holdpoint-renewal".to_owned(), Shared::renew)?;
@@ -136,18 +142,34 @@ impl Scheduler {
             scheduler.spawn(format!("holdpoint-worker-{index}"), Shared::work)?;
         }
         hub.open_places(&scheduler.shared.runner, workers);
+        scheduler.take_on(duties)?;
         Ok(scheduler)
+    }
+
+    /// Begins to call the duties of domains.
+    fn take_on(&mut self, duties: Vec<Arc<dyn Duty>>) -> Result<(), WorkflowError> {
+        let (hub, options) = (Arc::clone(&self.shared.hub), &self.shared.options);
+        hub.bell().open(duties.len());
+        if duties.is_empty() {
+            return Ok(());
+        }
+        let duties = Duties {
+            db: self.shared.runner.db.clone(),
+            all: duties,
+            bell: Arc::clone(hub.bell()),
+            poll_interval_ms: options.poll_interval_ms,
+            back_off: options.back_off,
+            has_worked: Box::new(move || hub.search()),
+        };
+        self.duties = Some(named("holdpoint-duties".to_owned(), move || {
+            duties.serve();
+        })?);
+        Ok(())
     }
 
     fn spawn(&mut self, name: String, body: fn(&Shared)) -> Result<(), WorkflowError> {
         let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || body(&shared))
-            .map_err(|error| WorkflowError::Scheduler {
-                problem: format!("could not start a thread: {error}"),
-            })?;
-        self.threads.push(thread);
+        self.threads.push(named(name, move || body(&shared))?);
         Ok(())
     }
 
@@ -161,9 +183,22 @@ impl Scheduler {
     ///
     /// Runs that wait for an answer, that are parked, or whose workflow this program does not know, are no work. A run that is left
     /// alone after an error, or after the end of its worker process, is work for its first three back-offs
-    /// ([`SchedulerOptions::back_off`]); one that fails again after those is none.
+    /// ([`SchedulerOptions::back_off`]); one that fails again after those is none. What a [`Duty`] has to do now is work; what it has to
+    /// do later is none, nor is what it failed at and tries again later.
     pub fn wait_until_idle(&self, limit: Duration) -> bool {
-        self.shared.hub.wait_until_idle(limit)
+        let mut left = limit;
+        loop {
+            let worked = self.shared.hub.bell().worked();
+            let Some(now_left) = self.shared.hub.wait_until_idle(left) else {
+                return false;
+            };
+            // After the runs, which may have given the duties something to do; and once more, when they did it.
+            match self.shared.hub.bell().pass(now_left, worked) {
+                Some((_, true)) => return true,
+                Some((now_left, false)) => left = now_left,
+                None => return false,
+            }
+        }
     }
 
     /// Stops: takes no new work, lets each node come to its end, and gives its run back. Nodes that are still going on after
@@ -179,6 +214,7 @@ impl Scheduler {
             return;
         }
         self.shared.runner.draining.store(true, Ordering::SeqCst);
+        self.shared.hub.bell().close();
         self.shared.hub.drain();
         if !self.shared.hub.wait_until_inactive(patience) {
             self.shared.runner.active.stop_all(Stop::Drain);
@@ -192,6 +228,9 @@ impl Scheduler {
         for thread in self.threads.drain(..) {
             join(thread);
         }
+        if let Some(duties) = self.duties.take() {
+            join(duties);
+        }
         // Nothing works under its leases any more; those that are left may be taken.
         drop(self.presence.take());
         crate::session::fail_dead_recordings(&self.shared.runner.db);
@@ -200,6 +239,16 @@ impl Scheduler {
         }
         self.shared.hub.detach();
     }
+}
+
+fn named(
+    name: String,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, WorkflowError> {
+    let thread = std::thread::Builder::new().name(name).spawn(body);
+    thread.map_err(|error| WorkflowError::Scheduler {
+        problem: format!("could not start a thread: {error}"),
+    })
 }
 
 fn join(thread: JoinHandle<()>) {
@@ -258,6 +307,7 @@ impl Shared {
                 Taken::Failed
             });
             self.hub.give_back(&run, taken, self.options.back_off);
+            self.hub.bell().ring();
         }
     }
 

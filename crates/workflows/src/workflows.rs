@@ -21,7 +21,7 @@ use crate::file::WorkflowFile;
 use crate::id::RunId;
 use crate::model::SubmissionOutcome;
 use crate::registry::{Registry, SourceResolver, Unresolved, compare_mounts, differences};
-use crate::scheduler::{Admission, Hub, Scheduler, SchedulerOptions, Watch};
+use crate::scheduler::{Admission, Duty, Hub, Scheduler, SchedulerOptions, Watch};
 use crate::session::Session;
 use crate::views::{
     self, AgentRequestView, DisplayStatus, Explanation, Filter, MessageView, Page, RunView,
@@ -43,6 +43,7 @@ pub struct Workflows {
     hub: Arc<Hub>,
     admission: Option<Admission>,
     agents: Option<Arc<dyn AgentExecutor>>,
+    duties: Vec<Arc<dyn Duty>>,
 }
 
 impl Workflows {
@@ -58,6 +59,7 @@ impl Workflows {
             hub,
             admission: None,
             agents: None,
+            duties: Vec::new(),
         }
     }
 
@@ -80,6 +82,18 @@ impl Workflows {
     pub fn admitting(mut self, admits: impl Fn(&RunId) -> bool + Send + Sync + 'static) -> Self {
         self.admission = Some(Arc::new(admits));
         self
+    }
+
+    /// The same with background work of another domain, which its scheduler does.
+    #[must_use]
+    pub fn with_duty(mut self, duty: Arc<dyn Duty>) -> Self {
+        self.duties.push(duty);
+        self
+    }
+
+    /// Tells the scheduler of this process that something happened which may concern a duty, so that it need not be found first.
+    pub fn wake_duties(&self) {
+        self.hub.bell().ring();
     }
 
     /// The store.
@@ -110,7 +124,7 @@ impl Workflows {
             Arc::clone(&self.resolver),
             self.agents.clone(),
             &self.hub,
-            self.admission.clone(),
+            (self.admission.clone(), self.duties.clone()),
             options,
         )
     }

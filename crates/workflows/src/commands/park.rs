@@ -1,21 +1,22 @@
 //! Parking: at a checkpoint, by hand-over, and for the reasons that need a person.
 
+use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::effects::{EffectAttempt, Settlement};
 use holdpoint_state::{
     Actor, Change, Claim, Command, Database, Outcome, Owner, OwnerKind, Payload, Receipt,
     StateError,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::worker::Said;
 use super::{Touches, claim, messages};
-use crate::definition::{Beside, OWN_NODE_TYPES, Park, Parked};
+use crate::definition::{Asking, Beside, OWN_NODE_TYPES, Park, Parked, Waiting};
 use crate::error::WorkflowError;
-use crate::id::{AttemptId, RunId};
+use crate::id::{AttemptId, NodeId, RunId};
 use crate::model::{
-    AttemptStatus, ExecutionMode, LOAD_FAILED, ParkCode, RequestKind, RunStatus, VALIDATION_LOST,
-    WAITING_FOR_CHECKPOINT, WAITING_FOR_DECISION, WAITING_FOR_DOMAIN, WAITING_FOR_REVIEW,
-    WAITING_FOR_SESSION, cut, request_id, resource,
+    AttemptStatus, ExecutionMode, LOAD_FAILED, ParkCode, REQUEST_ID_LIMIT_BYTES, RequestKind,
+    RunStatus, VALIDATION_LOST, WAITING_FOR_CHECKPOINT, WAITING_FOR_DECISION, WAITING_FOR_DOMAIN,
+    WAITING_FOR_REVIEW, WAITING_FOR_SESSION, cut, is_request_id, request_id, resource,
 };
 use crate::operations;
 use crate::store;
@@ -30,6 +31,7 @@ pub struct Ask {
     pub(crate) contract: serde_json::Value,
     pub(crate) detail: Option<String>,
     pub(crate) prompt: Option<String>,
+    pub(crate) asking: Option<Asking>,
     pub(crate) beside: Option<Beside>,
 }
 
@@ -41,6 +43,7 @@ impl Ask {
             contract,
             detail: None,
             prompt: None,
+            asking: None,
             beside: None,
         }
     }
@@ -56,6 +59,7 @@ impl Ask {
             contract,
             detail: park.detail,
             prompt: None,
+            asking: park.asking,
             beside: park.beside,
         }
     }
@@ -70,6 +74,46 @@ impl Ask {
     /// The contract.
     pub(crate) fn contract(&self) -> &serde_json::Value {
         &self.contract
+    }
+
+    /// Whether code of another domain belongs to it, which can't travel from a worker process to its host.
+    pub(crate) fn has_code(&self) -> bool {
+        self.asking.is_some() || self.beside.is_some()
+    }
+
+    /// The request as it is stored: its id and its contract. A domain that names its own makes it of its draft here.
+    fn made(
+        &self,
+        row: &store::runs::RunRow,
+        attempt: (&NodeId, &AttemptId),
+        now: UnixMillis,
+    ) -> Result<(String, Value), WorkflowError> {
+        let (node_id, attempt_id) = attempt;
+        let Some(asking) = &self.asking else {
+            return Ok((request_id(&row.run_id, attempt_id), self.contract.clone()));
+        };
+        let asked = asking(&Waiting {
+            run_id: &row.run_id,
+            workflow: &row.workflow_name,
+            session: &row.session,
+            node_id,
+            attempt_id,
+            now,
+        })?;
+        if !is_request_id(&asked.request_id) {
+            return Err(WorkflowError::Input {
+                what: "request id",
+                problem: format!(
+                    "{:?} of node {node_id:?} is not 1 to {REQUEST_ID_LIMIT_BYTES} letters, digits, `.`, `_` and `-` after a letter or digit",
+                    asked.request_id
+                ),
+            });
+        }
+        let mut contract = self.contract.clone();
+        if let Some(contract) = contract.as_object_mut() {
+            contract.insert("request".to_owned(), asked.contract);
+        }
+        Ok((asked.request_id, contract))
     }
 
     fn shown(&self) -> &str {
@@ -131,20 +175,11 @@ pub(crate) fn wait_said(
     ask: Ask,
     said: Option<&Said>,
 ) -> Result<Receipt<String>, WorkflowError> {
-    let run = super::advance::run_of(claim)?;
-    let request = request_id(&run, attempt);
-    let contract = Payload::json(ask.contract())?;
+    super::advance::run_of(claim)?;
     let prompt = ask.prompt.as_deref().map(Payload::text).transpose()?;
-    let payload = Payload::json(&json!({
-        "attemptId": attempt,
-        "requestId": request,
-        "kind": ask.kind,
-        "queue": "parked",
-    }))?;
     let command = Command::new(&operations::WAIT, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
-        .holding(claim)
-        .recording(payload);
+        .holding(claim);
     let (attempt, said) = (attempt.clone(), said.cloned());
     db.commit(command, move |change| {
         let row = store::runs::run(change)?;
@@ -159,6 +194,8 @@ pub(crate) fn wait_said(
             )));
         }
         change.transition(row.status.as_str(), "waiting")?;
+        let (request, value) = ask.made(&row, (&active.node_id, &attempt), change.now())?;
+        let contract = Payload::json(&value)?;
         if let Some(stored) = store::requests::named(change, &request)? {
             // A request never changes: a different contract is a different attempt.
             return Err(WorkflowError::Conflict {
@@ -170,6 +207,20 @@ pub(crate) fn wait_said(
                 },
             });
         }
+        if ask.asking.is_some()
+            && let Some(other) = store::requests::run_of(change, &request)?
+        {
+            return Err(WorkflowError::Conflict {
+                what: format!("request {request}"),
+                problem: format!("run {other} has it"),
+            });
+        }
+        change.record(Payload::json(&json!({
+            "attemptId": attempt,
+            "requestId": request,
+            "kind": ask.kind,
+            "queue": "parked",
+        }))?);
         let contract = change.put_blob(&contract)?;
         store::requests::insert(
             change,
@@ -201,7 +252,7 @@ pub(crate) fn wait_said(
             let made = store::requests::named(change, &request)?
                 .ok_or_else(|| row.transition("the request is gone"))?;
             let why = (messages::Reason::Initial, "1:initial");
-            messages::ask(change, &row, &made, why, ask.contract())?;
+            messages::ask(change, &row, &made, why, &value)?;
         }
         if let Some(beside) = &ask.beside {
             let parked = Parked {
@@ -209,13 +260,14 @@ pub(crate) fn wait_said(
                 node_id: active.node_id.clone(),
                 attempt_id: active.attempt_id.clone(),
                 request_id: request.clone(),
+                contract: value.get("request").cloned().unwrap_or_default(),
             };
             beside(change, &parked)?;
         }
         if let Some(said) = &said {
             said.save(change, None)?;
         }
-        Ok(Outcome::Accepted(request.clone()))
+        Ok(Outcome::Accepted(request))
     })
 }
 

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use holdpoint_state::Change;
+use holdpoint_state::clock::UnixMillis;
 use serde_json::Value;
 
 use super::context::{NodeContext, NodeError};
@@ -63,9 +64,10 @@ pub trait CustomNode: Send + Sync + 'static {
     /// The node's error; the attempt failed.
     fn execute(&self, context: &NodeContext<'_>) -> Result<NodeStep, NodeError>;
 
-    /// Makes the wait of [`CustomNode::execute`] again from its contract, with the rows beside it. The host calls it when a worker
-    /// process parked the attempt: code can't travel from there, and only the host writes. `None`, as by default, when the kind can't;
-    /// an attempt that parks with rows of its own then parks its run, because it can only be executed on threads.
+    /// Makes the wait of [`CustomNode::execute`] again from what [`Park::new`] was given, with the request and the rows of the domain.
+    /// The host calls it when a worker process parked the attempt: code can't travel from there, and only the host writes. It checks
+    /// what it is given, which is the word of a worker. `None`, as by default, when the kind can't; an attempt that parks with rows of
+    /// its own then parks its run, because it can only be executed on threads.
     fn park_again(&self, contract: &Value) -> Option<Park> {
         let _ = contract;
         None
@@ -95,12 +97,16 @@ pub enum NodeStep {
 pub(crate) type Beside =
     Arc<dyn Fn(&mut Change<'_>, &Parked) -> Result<(), WorkflowError> + Send + Sync>;
 
+/// Makes the request of a parked attempt, in the same transaction.
+pub(crate) type Asking = Arc<dyn Fn(&Waiting<'_>) -> Result<Asked, WorkflowError> + Send + Sync>;
+
 /// A wait: the attempt is parked until the domain that brought its kind settles it.
 #[derive(Clone)]
 pub struct Park {
     pub(crate) contract: Value,
     pub(crate) detail: Option<String>,
     pub(crate) is_decision: bool,
+    pub(crate) asking: Option<Asking>,
     pub(crate) beside: Option<Beside>,
 }
 
@@ -111,6 +117,7 @@ impl Park {
             contract,
             detail: None,
             is_decision: false,
+            asking: None,
             beside: None,
         }
     }
@@ -126,6 +133,22 @@ impl Park {
     #[must_use]
     pub fn decision(mut self) -> Self {
         self.is_decision = true;
+        self
+    }
+
+    /// Lets the domain make its request in the transaction that parks the attempt: its id, and a contract that holds what only that
+    /// transaction knows, such as the one instant of it. What [`Park::new`] was given is then the draft from which this is made; a
+    /// worker process sends the draft, and the host makes the request of it ([`CustomNode::park_again`]).
+    ///
+    /// Pure and cheap: the one writer of the process waits for it, and it is called again when the transaction has to be made again.
+    /// An error leaves the attempt as it was, so that it is tried again later: what can be wrong with the draft is found in
+    /// [`CustomNode::execute`].
+    #[must_use]
+    pub fn asking(
+        mut self,
+        request: impl Fn(&Waiting<'_>) -> Result<Asked, WorkflowError> + Send + Sync + 'static,
+    ) -> Self {
+        self.asking = Some(Arc::new(request));
         self
     }
 
@@ -152,6 +175,33 @@ impl fmt::Debug for Park {
     }
 }
 
+/// The attempt that is about to wait, as the transaction that parks it sees it.
+#[derive(Debug)]
+pub struct Waiting<'a> {
+    /// The run.
+    pub run_id: &'a RunId,
+    /// The name of the workflow that the run was started from.
+    pub workflow: &'a str,
+    /// The session that the run belongs to.
+    pub session: &'a str,
+    /// The node.
+    pub node_id: &'a NodeId,
+    /// The attempt.
+    pub attempt_id: &'a AttemptId,
+    /// The instant of the transaction.
+    pub now: UnixMillis,
+}
+
+/// A request as its domain made it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// Its id: 1 to 200 letters, digits, `.`, `_` and `-`, the first one a letter or digit. It is unique in the whole store and
+    /// follows from the attempt and the contract, so that a repeat meets its earlier self.
+    pub request_id: String,
+    /// What a client needs to understand it. It never changes.
+    pub contract: Value,
+}
+
 /// The attempt that is being parked.
 #[derive(Debug, Clone)]
 pub struct Parked {
@@ -163,4 +213,6 @@ pub struct Parked {
     pub attempt_id: AttemptId,
     /// The request that the answer has to name.
     pub request_id: String,
+    /// Its contract, as the domain made it.
+    pub contract: Value,
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use holdpoint_state::Owner;
 use holdpoint_state::clock::{Clock, MonotonicMillis};
 
+use super::duties::Bell;
 use crate::engine::{ActiveRuns, Early, Runner};
 use crate::error::WorkflowError;
 use crate::id::RunId;
@@ -28,7 +29,8 @@ use crate::sessions::Sessions;
 use line::Postponed;
 use watch::Watched;
 
-pub(super) use line::{Taken, Work};
+pub(super) use idle::{LOOK, LOOK_COST};
+pub(super) use line::{Taken, Work, chance};
 pub(crate) use watch::Watch;
 
 /// The meeting point of a process.
@@ -37,6 +39,8 @@ pub(crate) struct Hub {
     clock: Arc<dyn Clock>,
     /// The origin sessions that this process speaks with.
     sessions: Arc<Sessions>,
+    /// Wakes the duties.
+    bell: Arc<Bell>,
     state: Mutex<State>,
     /// For workers. Nobody else waits here: a run that was put in line wakes one, and must not wake a thread that can't take it.
     work: Condvar,
@@ -139,6 +143,7 @@ impl Hub {
         Self {
             clock,
             sessions: Arc::default(),
+            bell: Arc::default(),
             state: Mutex::new(State::default()),
             work: Condvar::new(),
             search: Condvar::new(),
@@ -156,6 +161,11 @@ impl Hub {
     /// The origin sessions that this process speaks with.
     pub(crate) fn sessions(&self) -> &Arc<Sessions> {
         &self.sessions
+    }
+
+    /// Wakes the duties of this process.
+    pub(crate) fn bell(&self) -> &Arc<Bell> {
+        &self.bell
     }
 
     /// The owner of the scheduler of this process, if one runs.
@@ -230,6 +240,12 @@ impl Hub {
         state.unknown.clear();
         state.wants_sweep = true;
         drop(state);
+        self.search.notify_all();
+    }
+
+    /// Something was changed that may have made runs due.
+    pub(super) fn search(&self) {
+        self.lock().wants_sweep = true;
         self.search.notify_all();
     }
 

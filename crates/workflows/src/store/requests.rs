@@ -8,6 +8,7 @@ use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
 use holdpoint_state::{Change, Digest, StateError};
 
+use crate::id::RunId;
 use crate::model::{RequestKind, RequestStatus, SubmissionOutcome};
 
 /// A request as commands see it.
@@ -57,6 +58,18 @@ pub(crate) fn named(change: &mut Change<'_>, id: &str) -> Result<Option<RequestR
              FROM interactive_requests WHERE request_id = :id AND run_key = :key",
         )?
         .query_row(named_params! { ":key": key, ":id": id }, from_row)
+        .optional()?)
+}
+
+/// The run that has a request of this id: ids that domains name are unique in the whole store.
+pub(crate) fn run_of(change: &mut Change<'_>, id: &str) -> Result<Option<RunId>, StateError> {
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "SELECT r.run_id FROM interactive_requests q JOIN runs r ON r.resource_key = q.run_key
+             WHERE q.request_id = :id",
+        )?
+        .query_row(named_params! { ":id": id }, |row| row.get(0))
         .optional()?)
 }
 

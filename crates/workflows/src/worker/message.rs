@@ -538,7 +538,7 @@ pub(crate) struct SaidWait {
     pub(crate) detail: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) prompt: Option<String>,
-    /// Whether rows of another domain belong beside it, which only the host can write.
+    /// Whether another domain makes the request or writes rows beside it, which only the host can.
     pub(crate) has_rows: bool,
 }
 
@@ -550,7 +550,7 @@ impl SaidWait {
             contract: ask.contract.clone(),
             detail: ask.detail.clone(),
             prompt: ask.prompt.clone(),
-            has_rows: ask.beside.is_some(),
+            has_rows: ask.has_code(),
         }
     }
 }

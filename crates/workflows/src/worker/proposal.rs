@@ -15,7 +15,7 @@ use crate::definition::{Definition, Node, NodeKind, TimeBudget, Timeout, is_budg
 use crate::engine::adopted_value;
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId, RunId};
-use crate::model::effect_key;
+use crate::model::{RequestKind, effect_key};
 use crate::routing::NodeOutcome;
 use crate::views::LoadedRun;
 
@@ -249,7 +249,7 @@ impl<'a> Present<'a> {
         }))
     }
 
-    /// What the present attempt waits for. Rows of another domain are made again here: their code can't travel.
+    /// What the present attempt waits for. What another domain makes of it is made again here: its code can't travel.
     pub(super) fn ask(&self, said: SaidWait) -> Result<(AttemptId, Ask), Untaken> {
         let Some(current) = self
             .current
@@ -272,27 +272,37 @@ impl<'a> Present<'a> {
         let mut ask = Ask::new(said.kind, said.contract);
         ask.detail = said.detail;
         ask.prompt = said.prompt;
-        if said.has_rows {
-            let Some(custom) = custom else {
-                return lie(format!(
-                    "node {:?} has no rows of another domain",
-                    current.node_id
-                ));
-            };
+        let is_of_domain = matches!(said.kind, RequestKind::Decision | RequestKind::External);
+        if is_of_domain != custom.is_some() {
+            return lie(format!(
+                "node {:?} does not wait for a request of kind {}",
+                current.node_id, said.kind
+            ));
+        }
+        if let Some(custom) = custom {
             let request = ask.contract.get("request").unwrap_or(&Value::Null);
-            let Some(park) = custom.park_again(request) else {
-                return Err(Untaken::Error(WorkflowError::Input {
-                    what: "node kind",
-                    problem: format!(
-                        "{} parks with rows of its own and can't make them for a worker process; execute its runs on threads",
-                        custom.node_type()
-                    ),
-                }));
-            };
-            if park.contract != *request {
-                return lie("the contract is not the one that its kind gives");
+            // Asked also of a worker that speaks of no rows: it must not leave out what its kind writes.
+            match custom.park_again(request) {
+                Some(park) => {
+                    if park.contract != *request
+                        || park.is_decision != (said.kind == RequestKind::Decision)
+                    {
+                        return lie("the request is not the one that its kind makes");
+                    }
+                    ask.asking = park.asking;
+                    ask.beside = park.beside;
+                }
+                None if said.has_rows => {
+                    return Err(Untaken::Error(WorkflowError::Input {
+                        what: "node kind",
+                        problem: format!(
+                            "{} parks with rows of its own and can't make them for a worker process; execute its runs on threads",
+                            custom.node_type()
+                        ),
+                    }));
+                }
+                None => {}
             }
-            ask.beside = park.beside;
         }
         Ok((said.attempt_id, ask))
     }

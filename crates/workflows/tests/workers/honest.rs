@@ -28,6 +28,13 @@ fn whole(home: &Home, execution: Execution) -> RunView {
         "gate",
         "{view:?}"
     );
+    // The host made the request of the worker's draft.
+    let request = view.request.as_ref().unwrap();
+    assert!(
+        request.request_id.starts_with("gates-attempt-"),
+        "{request:?}"
+    );
+    assert!(request.contract["request"]["at"].is_i64(), "{request:?}");
     open_gate(home.db(), &view);
     home.workflows.offer(&run);
     let view = home.workflows.wait(&run, LONG).unwrap();

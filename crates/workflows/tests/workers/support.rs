@@ -12,8 +12,8 @@ use holdpoint_workflows::agents::{
 };
 use holdpoint_workflows::commands;
 use holdpoint_workflows::definition::{
-    CancellationSignal, CustomNode, Definition, EffectSpec, NodeContext, NodeError, NodeKind,
-    NodeStep, NotificationKind, Park, TimeBudget, Timeout, Workflow,
+    Asked, CancellationSignal, CustomNode, Definition, EffectSpec, NodeContext, NodeError,
+    NodeKind, NodeStep, NotificationKind, Park, TimeBudget, Timeout, Workflow,
 };
 use holdpoint_workflows::settings::{PathRule, Settings};
 use holdpoint_workflows::shell::ShellCommand;
@@ -239,7 +239,14 @@ pub(crate) struct Gate;
 
 impl Gate {
     fn park() -> Park {
-        Park::new(json!({ "counter": "gates" })).beside(|change, _| {
+        let park = Park::new(json!({ "counter": "gates" })).asking(|waiting| {
+            Ok(Asked {
+                request_id: format!("gates-{}", waiting.attempt_id),
+                contract: json!({ "counter": "gates", "at": waiting.now }),
+            })
+        });
+        park.beside(|change, parked| {
+            assert_eq!(parked.request_id, format!("gates-{}", parked.attempt_id));
             let command =
                 Command::new(&counter::ADD, counter::resource("gates")).by(change.actor().clone());
             change.also(&command, |change| {

@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::{Hub, State};
 
 /// How long a wait for idleness sleeps at most before it looks again.
-const LOOK: Duration = Duration::from_millis(100);
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// What a look that was woken counts against the limit, so that a busy process can't keep a wait alive for ever.
-const LOOK_COST: Duration = Duration::from_micros(100);
+pub(crate) const LOOK_COST: Duration = Duration::from_micros(100);
 /// How many turns with a run may fail one after the other while a wait for idleness still waits for the next.
 ///
 /// With the default back-off of one, two and four seconds that is some seven seconds for a run that never succeeds.
@@ -29,19 +29,20 @@ impl Hub {
         state.active.is_empty()
     }
 
-    pub(crate) fn wait_until_idle(&self, limit: Duration) -> bool {
+    /// What is left of the limit when nothing is executed and a fresh search found nothing.
+    pub(crate) fn wait_until_idle(&self, limit: Duration) -> Option<Duration> {
         let mut state = self.lock();
         state.onlookers += 1;
-        let (mut state, idle) = self.look_until_idle(state, limit);
+        let (mut state, left) = self.look_until_idle(state, limit);
         state.onlookers -= 1;
-        idle
+        left
     }
 
     fn look_until_idle<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         limit: Duration,
-    ) -> (MutexGuard<'a, State>, bool) {
+    ) -> (MutexGuard<'a, State>, Option<Duration>) {
         let mut left = limit;
         loop {
             // A search that begins after everything was given back sees all that they left.
@@ -51,12 +52,12 @@ impl Hub {
             self.search.notify_all();
             loop {
                 if state.draining || state.attached.is_none() {
-                    return (state, false);
+                    return (state, None);
                 }
                 let busy =
                     !state.active.is_empty() || !state.ready.is_empty() || 0 < state.reserved;
                 if !busy && state.idle_after_sweep {
-                    return (state, true);
+                    return (state, Some(left));
                 }
                 let searched = !state.wants_sweep && !state.sweeping;
                 let now = self.clock.monotonic();
@@ -65,7 +66,7 @@ impl Hub {
                     break;
                 }
                 if left.is_zero() {
-                    return (state, false);
+                    return (state, None);
                 }
                 let look = LOOK.min(left);
                 let waited = self.changed.wait_timeout(state, look);

@@ -113,7 +113,7 @@ impl Hub {
 }
 
 /// A number from 0 to 1, so that runs which failed together do not come back together.
-fn chance() -> f64 {
+pub(crate) fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     #[expect(
         clippy::cast_precision_loss,

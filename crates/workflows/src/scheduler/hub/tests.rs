@@ -47,7 +47,7 @@ fn a_store_that_can_not_be_searched_is_not_asked_in_a_circle() {
         }
         searches
     });
-    assert!(!hub.wait_until_idle(Duration::from_millis(500)));
+    assert!(hub.wait_until_idle(Duration::from_millis(500)).is_none());
     hub.close();
     let searches = sweep.join().unwrap();
     assert!((1..=10).contains(&searches), "{searches}");
@@ -103,17 +103,17 @@ fn a_run_that_failed_a_few_times_is_waited_for() {
     for errors in 1..=idle::PATIENCE_ERRORS {
         // Given back in the middle of the wait, as a worker does it.
         fail();
-        assert!(!hub.wait_until_idle(look), "after {errors} errors");
+        assert!(hub.wait_until_idle(look).is_none(), "after {errors} errors");
         assert!(hub.lock().ready.is_empty(), "its back-off holds");
         clock.advance(u64::from(BackOff::default().raw_ms(errors) * 6 / 5));
     }
     fail();
-    assert!(hub.wait_until_idle(Duration::from_secs(20)));
+    assert!(hub.wait_until_idle(Duration::from_secs(20)).is_some());
     // Whoever waits meets the run when its time has come, without being told.
     hub.offer(&run);
     fail();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| hub.wait_until_idle(Duration::from_secs(60)));
+        let waits = scope.spawn(|| hub.wait_until_idle(Duration::from_secs(60)).is_some());
         clock.advance(2_000);
         let taken = hub.take().unwrap();
         hub.lock().postponed.clear();
