@@ -111,7 +111,7 @@ pub use database::{Database, EventFollower, Options, OwnerPresence, Snapshot, Ti
 pub use error::{ClaimLostReason, Refusal, StateError};
 pub use id::{Digest, EffectId, Resource};
 pub use records::DOMAIN;
-pub use records::blobs::{BlobPart, Payload};
+pub use records::blobs::{BlobPart, Content, Payload};
 pub use records::effects::{
     EffectAttempt, EffectIdentity, EffectStart, EffectState, NewEffect, OwnerScope, Settlement,
 };

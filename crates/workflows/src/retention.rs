@@ -48,8 +48,9 @@ pub(crate) const RETENTION: Retention = Retention {
     faults: &[
         Fault {
             name: "launchOptions",
-            rows: "SELECT r.run_id FROM runs r WHERE r.launch_options_hash IN (
-                 SELECT o.hash FROM (SELECT DISTINCT launch_options_hash AS hash FROM runs) o
+            rows: "SELECT r.run_id FROM runs r
+             WHERE (r.launch_options IS NOT NULL AND NOT json_valid(CAST(r.launch_options AS TEXT))) OR r.launch_options_hash IN (
+                 SELECT o.hash FROM (SELECT DISTINCT launch_options_hash AS hash FROM runs WHERE launch_options_hash IS NOT NULL) o
                  LEFT JOIN blobs b ON b.blob_hash = o.hash
                  WHERE b.blob_hash IS NULL OR b.media_type <> 'application/json' OR NOT json_valid(CAST(b.content AS TEXT)))",
         },

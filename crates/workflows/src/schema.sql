@@ -21,13 +21,20 @@ CREATE TABLE runs (
     parent_run_revision INTEGER CHECK (parent_run_revision >= 0),
     definition_digest BLOB NOT NULL REFERENCES workflow_definitions (definition_digest),
     workflow_ref TEXT NOT NULL CHECK (workflow_ref <> ''),
-    launch_options_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    -- Here and below: small content beside its digest, larger content as a blob (see docs/STATE.md, Layout).
+    launch_options_digest BLOB CHECK (length(launch_options_digest) = 32),
+    launch_options BLOB,
+    launch_options_hash BLOB REFERENCES blobs (blob_hash),
     title TEXT,
     status TEXT NOT NULL CHECK (status = 'queued' OR status = 'running' OR status = 'waiting'
         OR status = 'completed' OR status = 'failed' OR status = 'timed_out' OR status = 'cancelled'),
     paused INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     status_detail TEXT,
-    input_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
+    input_digest BLOB CHECK (length(input_digest) = 32),
+    input BLOB,
+    input_hash BLOB REFERENCES blobs (blob_hash),
+    final_output_digest BLOB CHECK (length(final_output_digest) = 32),
+    final_output BLOB,
     final_output_hash BLOB REFERENCES blobs (blob_hash),
     error_hash BLOB REFERENCES blobs (blob_hash),
     created_at INTEGER NOT NULL,
@@ -38,7 +45,13 @@ CREATE TABLE runs (
     CHECK (parent_key IS NOT NULL OR root_key = resource_key),
     CHECK ((finished_at IS NOT NULL) = (status = 'completed' OR status = 'failed' OR status = 'timed_out'
         OR status = 'cancelled')),
-    CHECK (paused = 0 OR finished_at IS NULL)
+    CHECK (paused = 0 OR finished_at IS NULL),
+    CHECK ((launch_options IS NULL) = (launch_options_digest IS NULL)),
+    CHECK ((launch_options IS NULL) <> (launch_options_hash IS NULL)),
+    CHECK ((input IS NULL) = (input_digest IS NULL)),
+    CHECK ((input IS NULL) <> (input_hash IS NULL)),
+    CHECK ((final_output IS NULL) = (final_output_digest IS NULL)),
+    CHECK (final_output IS NULL OR final_output_hash IS NULL)
 ) STRICT;
 -- For views::list with a status filter.
 CREATE INDEX runs_by_status ON runs (status, resource_key);
@@ -102,6 +115,8 @@ CREATE TABLE node_attempts (
     status TEXT NOT NULL CHECK (status = 'pending' OR status = 'running' OR status = 'waiting'
         OR status = 'interrupted' OR status = 'completed' OR status = 'failed' OR status = 'timed_out' OR status = 'cancelled'),
     prompt_hash BLOB REFERENCES blobs (blob_hash),
+    output_digest BLOB CHECK (length(output_digest) = 32),
+    output BLOB,
     output_hash BLOB REFERENCES blobs (blob_hash),
     receipt_hash BLOB REFERENCES blobs (blob_hash),
     error_hash BLOB REFERENCES blobs (blob_hash),
@@ -114,6 +129,8 @@ CREATE TABLE node_attempts (
     timeout_ms REAL CHECK (timeout_ms >= 0),
     finished_at INTEGER,
     UNIQUE (run_key, node_id, attempt_number),
+    CHECK ((output IS NULL) = (output_digest IS NULL)),
+    CHECK (output IS NULL OR output_hash IS NULL),
     CHECK ((settings_scope_key IS NULL) = (settings_change_number IS NULL)),
     CHECK ((settings_scope_key IS NULL) = (settings_hash IS NULL)),
     CHECK ((finished_at IS NOT NULL) = (status = 'completed' OR status = 'failed' OR status = 'timed_out'

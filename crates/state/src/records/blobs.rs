@@ -23,7 +23,7 @@ pub const JSON: &str = "application/json";
 pub const TEXT: &str = "text/plain";
 /// The largest payload of one command or blob, in bytes.
 pub const PAYLOAD_LIMIT_BYTES: usize = 64 * 1024 * 1024;
-/// The largest event or effect payload that lies beside its digest, in bytes; larger ones are blobs.
+/// The largest event or effect payload, or [`Content`], that lies in its row, in bytes; larger ones are blobs.
 pub const INLINE_LIMIT_BYTES: usize = 1_024;
 /// The size of one part of a large value, in bytes.
 pub const PART_BYTES: usize = 512 * 1024;
@@ -187,9 +187,70 @@ impl Payload {
         })
     }
 
-    /// Whether the payload lies beside its digest in an event or effect row.
+    /// Whether the payload lies in the row that it belongs to.
     pub(crate) fn is_inline(&self) -> bool {
         self.bytes.len() <= INLINE_LIMIT_BYTES && self.media_type == JSON
+    }
+}
+
+/// Where a row has its content: small JSON lies in the row beside its digest, everything else is a blob.
+///
+/// A blob is found by its digest, in an index whose order is chance: in a large file each new one costs a page of its own in the log and at the
+/// next checkpoint. Small content that is rarely the same twice is cheaper in the row that it belongs to.
+///
+/// A table has three columns for it: `name_digest` and `name` for what lies in the row, and `name_hash`, which refers to `blobs`. The
+/// examination compares each `name` with its `name_digest`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// In the row, as canonical JSON of at most [`INLINE_LIMIT_BYTES`].
+    Inline(Payload),
+    /// A blob with this digest.
+    Blob(Digest),
+}
+
+impl Content {
+    /// The digest of the content, wherever it lies.
+    pub fn digest(&self) -> Digest {
+        match self {
+            Self::Inline(payload) => payload.digest,
+            Self::Blob(digest) => *digest,
+        }
+    }
+
+    /// The values of the three columns, in their order: digest and content in the row, or the blob.
+    pub fn columns(&self) -> (Option<Digest>, Option<&[u8]>, Option<Digest>) {
+        match self {
+            Self::Inline(payload) => (Some(payload.digest), Some(&payload.bytes), None),
+            Self::Blob(digest) => (None, None, Some(*digest)),
+        }
+    }
+
+    /// Reads the three columns, of which `index` is the first; none when all are null.
+    ///
+    /// # Errors
+    ///
+    /// Those of the conversion; a content that is not that of its digest is one.
+    pub fn from_row(row: &rusqlite::Row<'_>, index: usize) -> rusqlite::Result<Option<Self>> {
+        let inline: Option<Vec<u8>> = row.get(index + 1)?;
+        let Some(bytes) = inline else {
+            return Ok(row.get::<_, Option<Digest>>(index + 2)?.map(Self::Blob));
+        };
+        let digest: Digest = row.get(index)?;
+        if Digest::of(&bytes) != digest {
+            return Err(rusqlite::Error::FromSqlConversionFailure(
+                index + 1,
+                rusqlite::types::Type::Blob,
+                Box::new(StateError::Corrupt {
+                    what: format!("content {digest}"),
+                    problem: "the stored bytes have another digest".into(),
+                }),
+            ));
+        }
+        Ok(Some(Self::Inline(Payload {
+            digest,
+            media_type: Cow::Borrowed(JSON),
+            bytes,
+        })))
     }
 }
 
@@ -214,6 +275,19 @@ impl Change<'_> {
         let now = self.now();
         insert(&self.kernel_sql(), payload, now)?;
         Ok(payload.digest)
+    }
+
+    /// Says how a row of a domain is to keep content, and stores the blob when it is to be one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::put_blob`].
+    pub fn keep(&mut self, payload: &Payload) -> Result<Content, StateError> {
+        if payload.is_inline() {
+            Ok(Content::Inline(payload.clone()))
+        } else {
+            self.put_blob(payload).map(Content::Blob)
+        }
     }
 }
 

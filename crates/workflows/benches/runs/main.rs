@@ -6,7 +6,8 @@
 //! for one run, table by table.
 //!
 //! Environment: `HOLDPOINT_BENCH_SECONDS` (per figure, default 3), `HOLDPOINT_BENCH_RUNS` (finished runs of the full store, default
-//! 100000; 0 leaves it out), `HOLDPOINT_BENCH_ONLY` (`STEPSxCONCURRENCY`, such as `1x64`: that figure alone, on the empty store, five times).
+//! 100000; 0 leaves it out), `HOLDPOINT_BENCH_ONLY` (`STEPSxCONCURRENCY`, such as `1x64`: that figure alone, five times, on an empty store, or
+//! on a full one when `HOLDPOINT_BENCH_RUNS` is set too).
 
 #![expect(
     clippy::disallowed_methods,
@@ -47,12 +48,37 @@ pub(crate) struct Figure {
     pub(crate) runs_per_second: f64,
     /// Processor time of the whole process for one run, which other work on the machine disturbs less.
     cpu: Duration,
+    /// What the process wrote for one run, log and file, in bytes: a number that no other work disturbs.
+    written_bytes: u64,
     p50: Duration,
     p99: Duration,
 }
 
+/// What the process spent so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Spent {
+    cpu: Duration,
+    written_bytes: u64,
+}
+
+impl Spent {
+    pub(crate) fn so_far() -> Self {
+        Self {
+            cpu: cpu_time(),
+            written_bytes: written_bytes(),
+        }
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+        }
+    }
+}
+
 impl Figure {
-    pub(crate) fn of(elapsed: Duration, cpu: Duration, mut waits: Vec<Duration>) -> Self {
+    pub(crate) fn of(elapsed: Duration, spent: Spent, mut waits: Vec<Duration>) -> Self {
         waits.sort_unstable();
         let at = |share: usize| {
             waits
@@ -62,7 +88,8 @@ impl Figure {
         };
         Self {
             runs_per_second: waits.len() as f64 / elapsed.as_secs_f64(),
-            cpu: cpu / u32::try_from(waits.len().max(1)).unwrap(),
+            cpu: spent.cpu / u32::try_from(waits.len().max(1)).unwrap(),
+            written_bytes: spent.written_bytes / u64::try_from(waits.len().max(1)).unwrap(),
             p50: at(50),
             p99: at(99),
         }
@@ -84,6 +111,9 @@ fn main() {
         let (steps, concurrency) = only.split_once('x').unwrap();
         let (steps, concurrency) = (steps.parse().unwrap(), concurrency.parse().unwrap());
         let store = Store::new();
+        if std::env::var_os("HOLDPOINT_BENCH_RUNS").is_some() {
+            raw::fill(&store.path, settings.runs);
+        }
         for _ in 0..5 {
             print(
                 steps,
@@ -122,10 +152,11 @@ fn print(steps: u32, concurrency: usize, figure: &Figure, floor: Option<f64>) {
         format!("   {:.2} of raw", figure.runs_per_second / floor)
     });
     println!(
-        "{steps:>2} steps at {concurrency:>2}   {:>7.0} runs/s   {:>7.0} steps/s   cpu {:>9.2?}   p50 {:>9.2?}   p99 {:>9.2?}{ratio}",
+        "{steps:>2} steps at {concurrency:>2}   {:>7.0} runs/s   {:>7.0} steps/s   cpu {:>9.2?}   {:>6} bytes   p50 {:>9.2?}   p99 {:>9.2?}{ratio}",
         figure.runs_per_second,
         figure.runs_per_second * f64::from(steps),
         figure.cpu,
+        figure.written_bytes,
         figure.p50,
         figure.p99,
     );
@@ -234,12 +265,12 @@ impl Store {
                 })
                 .collect();
             start.wait();
-            let (begun, spent) = (Instant::now(), cpu_time());
+            let (begun, spent) = (Instant::now(), Spent::so_far());
             let waits = submitters
                 .into_iter()
                 .flat_map(|submitter| submitter.join().unwrap())
                 .collect();
-            Figure::of(begun.elapsed(), cpu_time().saturating_sub(spent), waits)
+            Figure::of(begun.elapsed(), Spent::so_far().since(spent), waits)
         });
         scheduler.stop(LIMIT);
         drop(workflows);
@@ -269,8 +300,15 @@ pub(crate) fn definition(steps: u32) -> Definition {
     workflow.build().unwrap()
 }
 
+/// What this process wrote so far; nothing where the system does not tell.
+fn written_bytes() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = io.lines().find_map(|line| line.strip_prefix("wchar: "));
+    line.and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
 /// The processor time of this process so far, in steps of 10 ms; nothing where the system does not tell.
-pub(crate) fn cpu_time() -> Duration {
+fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(") ").next().unwrap_or_default();
     let ticks: u64 = after_name
@@ -299,7 +337,8 @@ fn fsync_probe() {
         waits.push(begun.elapsed());
     }
     std::fs::remove_file(&path).unwrap();
-    let figure = Figure::of(waits.iter().sum(), Duration::ZERO, waits);
+    let now = Spent::so_far();
+    let figure = Figure::of(waits.iter().sum(), now.since(now), waits);
     println!(
         "fsync probe: p50 {:.2?}, p99 {:.2?}, {:.0}/s",
         figure.p50, figure.p99, figure.runs_per_second

@@ -12,7 +12,7 @@ use holdpoint_state::Digest;
 use holdpoint_state::sql::{Params, params};
 use holdpoint_state::testing::plain::{self, Connection};
 
-use crate::{Figure, Settings, cpu_time};
+use crate::{Figure, Settings, Spent};
 
 const NOW: i64 = 1_767_225_600_000;
 /// The input of the next run, of which its id is made: no two writers of a store repeat one.
@@ -23,13 +23,13 @@ pub(crate) fn measure(path: &Path, settings: &Settings, steps: u32, concurrency:
     let connection = plain::open(path).unwrap();
     let writer = Writer::new(&connection);
     let mut waits = Vec::new();
-    let (begun, used) = (Instant::now(), cpu_time());
+    let (begun, before) = (Instant::now(), Spent::so_far());
     while begun.elapsed() < settings.duration {
         let sent = Instant::now();
         writer.runs(steps, concurrency);
         waits.extend(std::iter::repeat_n(sent.elapsed(), concurrency));
     }
-    Figure::of(begun.elapsed(), cpu_time().saturating_sub(used), waits)
+    Figure::of(begun.elapsed(), Spent::so_far().since(before), waits)
 }
 
 /// Makes the store large: finished runs of one step.
@@ -124,16 +124,6 @@ impl<'a> Writer<'a> {
             .unwrap();
     }
 
-    fn blob(&self, content: &str) -> Digest {
-        let digest = Digest::of(content.as_bytes());
-        self.write(
-            "INSERT INTO blobs (blob_hash, media_type, byte_length, content, created_at)
-             VALUES (?1, 'application/json', length(?2), ?2, ?3) ON CONFLICT (blob_hash) DO NOTHING",
-            params![digest, content.as_bytes(), NOW],
-        );
-        digest
-    }
-
     fn event(&self, run: &mut Run, kind: &str, by_host: bool, payload: &str) {
         run.revision += 1;
         let actor = if by_host {
@@ -163,7 +153,7 @@ impl<'a> Writer<'a> {
     fn start(&self, steps: u32) -> Run {
         let value = NEXT.fetch_add(1_000, Ordering::Relaxed);
         let id = format!("run_20260101T000000Z_steps-{steps}_{value:08x}");
-        let input = self.blob(&value.to_string());
+        let input = value.to_string();
         self.write(
             "INSERT INTO resources (resource_type, aggregate_key, revision, created_at, updated_at) VALUES ('run', ?1, 4, ?2, ?2)",
             params![id, NOW],
@@ -172,16 +162,17 @@ impl<'a> Writer<'a> {
         let [one, ten] = &self.definitions;
         let definition = if steps == 1 { one } else { ten };
         self.write(
-            "INSERT INTO runs (resource_key, run_id, root_key, definition_digest, workflow_ref, launch_options_hash, status,
-                 input_hash, created_at)
-             VALUES (?1, ?2, ?1, ?3, ?4, ?5, 'running', ?6, ?7)",
+            "INSERT INTO runs (resource_key, run_id, root_key, definition_digest, workflow_ref, launch_options_digest,
+                 launch_options, status, input_digest, input, created_at)
+             VALUES (?1, ?2, ?1, ?3, ?4, ?5, x'7b7d', 'running', ?6, ?7, ?8)",
             params![
                 key,
                 id,
                 definition,
                 format!("steps-{steps}"),
                 self.options,
-                input,
+                Digest::of(input.as_bytes()),
+                input.as_bytes(),
                 NOW
             ],
         );
@@ -247,10 +238,11 @@ impl<'a> Writer<'a> {
 
     /// A step ends; the next one begins, or the run ends.
     fn step(&self, run: &mut Run, step: u32, steps: u32) {
-        let output = self.blob(&(run.value + i64::from(step)).to_string());
+        let output = (run.value + i64::from(step)).to_string();
+        let (digest, output) = (Digest::of(output.as_bytes()), output.as_bytes());
         self.write(
-            "UPDATE node_attempts SET status = 'completed', output_hash = ?2, finished_at = ?3 WHERE attempt_key = ?1",
-            params![run.attempt, output, NOW],
+            "UPDATE node_attempts SET status = 'completed', output_digest = ?2, output = ?3, finished_at = ?4 WHERE attempt_key = ?1",
+            params![run.attempt, digest, output, NOW],
         );
         self.write(
             "INSERT INTO run_steps (run_key, step_index, attempt_key) VALUES (?1, ?2, ?3)",
@@ -270,8 +262,9 @@ impl<'a> Writer<'a> {
             );
         } else {
             self.write(
-                "UPDATE runs SET status = 'completed', final_output_hash = ?2, finished_at = ?3 WHERE resource_key = ?1",
-                params![run.key, output, NOW],
+                "UPDATE runs SET status = 'completed', final_output_digest = ?2, final_output = ?3, finished_at = ?4
+                 WHERE resource_key = ?1",
+                params![run.key, digest, output, NOW],
             );
             self.write(
                 "UPDATE run_queue SET status = 'done', finished_at = ?2 WHERE run_key = ?1",

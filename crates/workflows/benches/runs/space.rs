@@ -18,7 +18,7 @@ const PURPOSE: &[(&str, &str)] = &[
     ),
     (
         "runs",
-        "its definition, input, status, output and place among restarts",
+        "its definition, options, input, status, output and place among restarts",
     ),
     (
         "run_sources",
@@ -35,10 +35,9 @@ const PURPOSE: &[(&str, &str)] = &[
     ),
     (
         "node_attempts",
-        "the one execution of its node: id, times, budget, outcome",
+        "the one execution of its node: id, times, budget, outcome, output",
     ),
     ("run_steps", "the accepted history: which attempt counts"),
-    ("blobs", "its input and its output, by content"),
     (
         "events",
         "the audit trail: queued, claimed, initialized, node started, node finished, completed",

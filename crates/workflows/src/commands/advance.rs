@@ -2,7 +2,9 @@
 
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::effects::{EffectAttempt, EffectStart, NewEffect, Settlement};
-use holdpoint_state::{Actor, Change, Claim, Command, Database, Outcome, Payload, Receipt};
+use holdpoint_state::{
+    Actor, Change, Claim, Command, Content, Database, Outcome, Payload, Receipt,
+};
 use serde_json::{Value, json};
 
 use super::Touches;
@@ -284,9 +286,9 @@ pub(super) fn step(
             {
                 return Ok(unsettled);
             }
-            finish(change, touches, &active, finished)?;
+            let output = finish(change, touches, &active, finished)?;
             include(change, touches, definition, &finished.result)?;
-            finished.output.as_ref().map(Payload::digest)
+            output
         }
         (Some(finished), None) => {
             let id = &finished.result.attempt_id;
@@ -322,7 +324,7 @@ pub(super) fn step(
                 Some(_) => last_output,
                 None => last,
             };
-            terminal::end(change, touches, status, &Ending::completed(output))?;
+            terminal::end(change, touches, status, &Ending::completed(output.as_ref()))?;
             Ok(Advanced::NOTHING)
         }
         Move::End(TerminalStatus::Completed, _) => {
@@ -402,13 +404,13 @@ fn compare_settings(
     Ok(Some(unsettled(Unsettled::Again)))
 }
 
-/// Ends the active attempt and appends it to the history.
+/// Ends the active attempt and appends it to the history. Gives where its output lies.
 fn finish(
     change: &mut Change<'_>,
     touches: &mut Touches,
     active: &store::attempts::AttemptRow,
     finished: &FinishedAttempt,
-) -> Result<(), WorkflowError> {
+) -> Result<Option<Content>, WorkflowError> {
     let result = &finished.result;
     let same = active.attempt_id == result.attempt_id
         && active.node_id == result.node_id
@@ -429,7 +431,7 @@ fn finish(
     let output = finished
         .output
         .as_ref()
-        .map(|output| change.put_blob(output))
+        .map(|output| change.keep(output))
         .transpose()?;
     let accepted = store::requests::accepted_payload(change, active.key)?;
     match (accepted, result.outcome) {
@@ -437,7 +439,7 @@ fn finish(
             // What a domain's answer means is for the node's kind to say, and a candidate is what the author's check made of it.
             let is_judged =
                 accepted.kind == RequestKind::External || accepted.kind == RequestKind::Agent;
-            if !is_judged && output != Some(accepted.payload) {
+            if !is_judged && output.as_ref().map(Content::digest) != Some(accepted.payload) {
                 return Err(refuse(change, "the output is not the accepted answer"));
             }
             store::requests::consume(change, accepted.request)?;
@@ -488,14 +490,14 @@ fn finish(
         active.key,
         &store::attempts::Ending {
             status: result.outcome.into(),
-            output,
+            output: output.as_ref(),
             receipt,
             error,
             finished_at: UnixMillis(result.finished_at.max(active.started_at.0)),
         },
     )?;
     store::attempts::append_step(change, active.key)?;
-    Ok(())
+    Ok(output)
 }
 
 /// Records that the step leads into an included workflow, or out of it. Entering it makes the scope of its settings.
@@ -605,13 +607,13 @@ pub(super) fn budget_column(budget: TimeBudget) -> f64 {
     }
 }
 
-/// Whether the move follows from the last step. Returns the blob of the last output when the last step is a stored one.
+/// Whether the move follows from the last step. Returns the last output when the last step is a stored one.
 fn check_route(
     change: &mut Change<'_>,
     definition: &Definition,
     finished: Option<&FinishedAttempt>,
     next: &Move,
-) -> Result<Option<holdpoint_state::Digest>, WorkflowError> {
+) -> Result<Option<Content>, WorkflowError> {
     if matches!(next, Move::End(TerminalStatus::Failed, _)) {
         // A runner may fail a run at any time: a limit, a title, a switch without a case.
         return Ok(None);
@@ -643,21 +645,23 @@ fn check_route(
 /// The result of the last stored step.
 fn stored_result(
     change: &mut Change<'_>,
-) -> Result<(Option<NodeResult>, Option<holdpoint_state::Digest>), WorkflowError> {
-    let Some(row) = store::attempts::last_step(change)? else {
+) -> Result<(Option<NodeResult>, Option<Content>), WorkflowError> {
+    let Some(step) = store::attempts::last_step(change)? else {
         return Ok((None, None));
     };
-    let output = match row.output {
-        Some(hash) => Some(read_json(&store::attempts::content(change, hash)?)?),
+    let output = match &step.output {
+        Some(Content::Inline(payload)) => Some(read_json(payload.as_bytes())?),
+        Some(Content::Blob(hash)) => Some(read_json(&store::attempts::content(change, *hash)?)?),
         None => None,
     };
-    let error = match row.error {
+    let row = step.attempt;
+    let error = match step.error {
         Some(hash) => {
             Some(String::from_utf8_lossy(&store::attempts::content(change, hash)?).into_owned())
         }
         None => None,
     };
-    let finished_at = row.finished_at.unwrap_or(row.started_at);
+    let finished_at = step.finished_at.unwrap_or(row.started_at);
     let result = NodeResult {
         attempt_id: row.attempt_id,
         node_id: row.node_id,
@@ -669,7 +673,7 @@ fn stored_result(
         output,
         error,
     };
-    Ok((Some(result), row.output))
+    Ok((Some(result), step.output))
 }
 
 /// Stored JSON as a value.

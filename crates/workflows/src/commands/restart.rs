@@ -121,6 +121,7 @@ fn reserve(change: &mut Change<'_>, restart: &Restart, child: &RunId) -> Result<
         "restartOf": parent.run_id,
         "inputStored": true,
     }))?);
+    let (launch_options, input) = store::runs::contents(change, parent_key)?;
     store::runs::insert_run(
         change,
         &store::runs::NewRun {
@@ -133,8 +134,8 @@ fn reserve(change: &mut Change<'_>, restart: &Restart, child: &RunId) -> Result<
             )),
             definition: parent.definition_digest,
             workflow_ref: &parent.workflow_ref,
-            launch_options: parent.launch_options,
-            input: parent.input,
+            launch_options: &launch_options,
+            input: &input,
         },
     )?;
     for (mount, kind, reference, revision) in store::runs::sources(change, parent_key)? {

@@ -349,8 +349,7 @@ fn reserve(change: &mut Change<'_>, facts: &Facts) -> Result<(), WorkflowError> 
     if facts.mode == ExecutionMode::Interactive {
         check_reservation(change, &facts.session, &facts.run_id)?;
     }
-    let input = change.put_blob(&facts.input)?;
-    let launch_options = change.put_blob(&facts.options)?;
+    let (input, launch_options) = (change.keep(&facts.input)?, change.keep(&facts.options)?);
     if !store::runs::has_definition(change, facts.digest)? {
         // Made here, since nearly every start meets a definition that is stored.
         let snapshot = Payload::json(facts.definition.snapshot())?;
@@ -365,8 +364,8 @@ fn reserve(change: &mut Change<'_>, facts: &Facts) -> Result<(), WorkflowError> 
             parent: None,
             definition: facts.digest,
             workflow_ref: &facts.workflow_ref,
-            launch_options,
-            input,
+            launch_options: &launch_options,
+            input: &input,
         },
     )?;
     for (mount, kind, reference, revision) in &facts.sources {

@@ -1,6 +1,6 @@
 //! The one terminal fan-out: nothing stays open under a run that is over, however it ended.
 
-use holdpoint_state::{Change, Digest, Operation, Payload, StateError};
+use holdpoint_state::{Change, Content, Operation, Payload, StateError};
 use serde_json::{Value, json};
 
 use super::Touches;
@@ -11,8 +11,8 @@ use crate::store;
 /// How a run ends.
 pub(super) struct Ending<'a> {
     pub(super) status: TerminalStatus,
-    /// The blob of the final output.
-    pub(super) output: Option<Digest>,
+    /// The final output.
+    pub(super) output: Option<&'a Content>,
     /// Why it did not complete.
     pub(super) error: Option<&'a str>,
     /// The queue's code; without one it is the status of a run that failed.
@@ -22,7 +22,7 @@ pub(super) struct Ending<'a> {
 }
 
 impl<'a> Ending<'a> {
-    pub(super) fn completed(output: Option<Digest>) -> Self {
+    pub(super) fn completed(output: Option<&'a Content>) -> Self {
         Self {
             status: TerminalStatus::Completed,
             output,

@@ -7,7 +7,7 @@
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
-use holdpoint_state::{Change, Digest, ResourceKey, StateError};
+use holdpoint_state::{Change, Content, Digest, ResourceKey, StateError};
 
 use crate::id::{AttemptId, NodeId};
 use crate::model::{AttemptStatus, TerminalStatus};
@@ -22,10 +22,7 @@ pub(crate) struct AttemptRow {
     pub(crate) node_type: String,
     pub(crate) status: AttemptStatus,
     pub(crate) started_at: UnixMillis,
-    pub(crate) finished_at: Option<UnixMillis>,
     pub(crate) timeout_ms: Option<f64>,
-    pub(crate) output: Option<Digest>,
-    pub(crate) error: Option<Digest>,
     /// The settings that it began with: scope and change number.
     pub(crate) settings: Option<(ResourceKey, i64)>,
 }
@@ -38,13 +35,10 @@ fn from_row(row: &Row<'_>) -> Result<AttemptRow, SqlError> {
         node_type: row.get(3)?,
         status: row.get(4)?,
         started_at: row.get(5)?,
-        finished_at: row.get(6)?,
-        timeout_ms: row.get(7)?,
-        output: row.get(8)?,
-        error: row.get(9)?,
+        timeout_ms: row.get(6)?,
         settings: row
-            .get::<_, Option<ResourceKey>>(10)?
-            .zip(row.get::<_, Option<i64>>(11)?),
+            .get::<_, Option<ResourceKey>>(7)?
+            .zip(row.get::<_, Option<i64>>(8)?),
     })
 }
 
@@ -54,26 +48,41 @@ pub(crate) fn active(change: &mut Change<'_>) -> Result<Option<AttemptRow>, Stat
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT attempt_key, attempt_id, node_id, node_type, status, started_at, finished_at, timeout_ms, output_hash,
-                 error_hash, settings_scope_key, settings_change_number
+            "SELECT attempt_key, attempt_id, node_id, node_type, status, started_at, timeout_ms, settings_scope_key,
+                 settings_change_number
              FROM node_attempts WHERE run_key = :key AND (status = 'pending' OR status = 'running' OR status = 'waiting')",
         )?
         .query_row(named_params! { ":key": key }, from_row)
         .optional()?)
 }
 
+/// The attempt of an accepted step, with what it ended with.
+pub(crate) struct StepRow {
+    pub(crate) attempt: AttemptRow,
+    pub(crate) finished_at: Option<UnixMillis>,
+    pub(crate) output: Option<Content>,
+    pub(crate) error: Option<Digest>,
+}
+
 /// The attempt of the last accepted step.
-pub(crate) fn last_step(change: &mut Change<'_>) -> Result<Option<AttemptRow>, StateError> {
+pub(crate) fn last_step(change: &mut Change<'_>) -> Result<Option<StepRow>, StateError> {
     let key = change.resource_key()?;
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT a.attempt_key, a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.finished_at,
-                 a.timeout_ms, a.output_hash, a.error_hash, a.settings_scope_key, a.settings_change_number
+            "SELECT a.attempt_key, a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.timeout_ms,
+                 a.settings_scope_key, a.settings_change_number, a.finished_at, a.output_digest, a.output, a.output_hash, a.error_hash
              FROM run_steps s JOIN node_attempts a ON a.attempt_key = s.attempt_key
              WHERE s.run_key = :key ORDER BY s.step_index DESC LIMIT 1",
         )?
-        .query_row(named_params! { ":key": key }, from_row)
+        .query_row(named_params! { ":key": key }, |row| {
+            Ok(StepRow {
+                attempt: from_row(row)?,
+                finished_at: row.get(9)?,
+                output: Content::from_row(row, 10)?,
+                error: row.get(13)?,
+            })
+        })
         .optional()?)
 }
 
@@ -211,9 +220,9 @@ pub(crate) fn set_status(
 }
 
 /// What the end of an attempt says.
-pub(crate) struct Ending {
+pub(crate) struct Ending<'a> {
     pub(crate) status: AttemptStatus,
-    pub(crate) output: Option<Digest>,
+    pub(crate) output: Option<&'a Content>,
     pub(crate) receipt: Option<Digest>,
     pub(crate) error: Option<Digest>,
     pub(crate) finished_at: UnixMillis,
@@ -223,18 +232,19 @@ pub(crate) struct Ending {
 pub(crate) fn finish(
     change: &mut Change<'_>,
     attempt: i64,
-    ending: &Ending,
+    ending: &Ending<'_>,
 ) -> Result<(), StateError> {
+    let output = ending.output.map(Content::columns).unwrap_or_default();
     let written = change
         .sql()
         .prepare_cached(
-            "UPDATE node_attempts SET status = :status, output_hash = :output, receipt_hash = :receipt, error_hash = :error,
-                 finished_at = :finished_at
+            "UPDATE node_attempts SET status = :status, output_digest = :output_digest, output = :output, output_hash = :output_blob,
+                 receipt_hash = :receipt, error_hash = :error, finished_at = :finished_at
              WHERE attempt_key = :attempt AND finished_at IS NULL",
         )?
         .execute(named_params! {
-            ":attempt": attempt, ":status": ending.status, ":output": ending.output, ":receipt": ending.receipt,
-            ":error": ending.error, ":finished_at": ending.finished_at,
+            ":attempt": attempt, ":status": ending.status, ":output_digest": output.0, ":output": output.1,
+            ":output_blob": output.2, ":receipt": ending.receipt, ":error": ending.error, ":finished_at": ending.finished_at,
         })?;
     expect_one(written, "node_attempts", &attempt)
 }

@@ -94,7 +94,8 @@ pub(crate) fn attempt_of_run(
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT attempt_key, prompt_hash, output_hash FROM node_attempts WHERE attempt_id = :attempt AND run_key = :run",
+            "SELECT attempt_key, prompt_hash, coalesce(output_digest, output_hash) FROM node_attempts
+             WHERE attempt_id = :attempt AND run_key = :run",
         )?
         .query_row(named_params! { ":attempt": attempt, ":run": run }, |row| {
             Ok(LinkedAttempt {

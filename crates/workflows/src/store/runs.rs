@@ -6,7 +6,7 @@
 
 use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::sql::{OptionalExtension as _, named_params};
-use holdpoint_state::{Change, Digest, ResourceKey, StateError};
+use holdpoint_state::{Change, Content, Digest, ResourceKey, StateError};
 
 use crate::error::WorkflowError;
 use crate::id::RunId;
@@ -69,7 +69,8 @@ pub(crate) fn run_named(change: &mut Change<'_>, id: &str) -> Result<Option<RunR
         .sql()
         .prepare_cached(
             "SELECT r.run_id, r.root_key, r.restart_number, r.parent_run_revision, r.definition_digest, d.workflow_name,
-                 r.workflow_ref, r.launch_options_hash, r.input_hash, r.status, r.paused,
+                 r.workflow_ref, coalesce(r.launch_options_digest, r.launch_options_hash), coalesce(r.input_digest, r.input_hash),
+                 r.status, r.paused,
                  b.origin_session_id, b.execution_mode, q.status, q.error_code
              FROM runs r
              JOIN workflow_definitions d ON d.definition_digest = r.definition_digest
@@ -97,6 +98,26 @@ pub(crate) fn run_named(change: &mut Change<'_>, id: &str) -> Result<Option<RunR
             })
         })
         .optional()?)
+}
+
+/// The launch options and the input of any run.
+pub(crate) fn contents(
+    change: &mut Change<'_>,
+    run: ResourceKey,
+) -> Result<(Content, Content), StateError> {
+    let (options, input) = change
+        .sql()
+        .prepare_cached(
+            "SELECT launch_options_digest, launch_options, launch_options_hash, input_digest, input, input_hash
+             FROM runs WHERE resource_key = :run",
+        )?
+        .query_row(named_params! { ":run": run }, |row| {
+            Ok((Content::from_row(row, 0)?, Content::from_row(row, 3)?))
+        })?;
+    options.zip(input).ok_or_else(|| StateError::Corrupt {
+        what: format!("run {run:?}"),
+        problem: "it has no input or no launch options".to_owned(),
+    })
 }
 
 /// Where the execution of this change's run stands: the cheap read of every step.
@@ -234,8 +255,8 @@ pub(crate) struct NewRun<'a> {
     pub(crate) parent: Option<(ResourceKey, u64, ResourceKey, i64)>,
     pub(crate) definition: Digest,
     pub(crate) workflow_ref: &'a str,
-    pub(crate) launch_options: Digest,
-    pub(crate) input: Digest,
+    pub(crate) launch_options: &'a Content,
+    pub(crate) input: &'a Content,
 }
 
 /// Makes the run of this change, queued.
@@ -247,18 +268,22 @@ pub(crate) fn insert_run(change: &mut Change<'_>, run: &NewRun<'_>) -> Result<()
         }
         None => (None, None, key, 0),
     };
+    let (options, input) = (run.launch_options.columns(), run.input.columns());
     let written = change
         .sql()
         .prepare_cached(
             "INSERT INTO runs (resource_key, run_id, parent_key, root_key, lineage_kind, restart_number,
-                 parent_run_revision, definition_digest, workflow_ref, launch_options_hash, status, input_hash, created_at)
+                 parent_run_revision, definition_digest, workflow_ref, launch_options_digest, launch_options, launch_options_hash,
+                 status, input_digest, input, input_hash, created_at)
              VALUES (:key, :run_id, :parent, :root, iif(:parent IS NULL, NULL, 'restart'), :number,
-                 :revision, :definition, :workflow_ref, :options, 'queued', :input, :now)",
+                 :revision, :definition, :workflow_ref, :options_digest, :options, :options_blob,
+                 'queued', :input_digest, :input, :input_blob, :now)",
         )?
         .execute(named_params! {
             ":key": key, ":run_id": run.run_id.as_str(), ":parent": parent, ":root": root, ":number": number,
             ":revision": revision, ":definition": run.definition, ":workflow_ref": run.workflow_ref,
-            ":options": run.launch_options, ":input": run.input, ":now": now,
+            ":options_digest": options.0, ":options": options.1, ":options_blob": options.2,
+            ":input_digest": input.0, ":input": input.1, ":input_blob": input.2, ":now": now,
         })?;
     expect_one(written, "runs", run.run_id)
 }
@@ -358,19 +383,21 @@ pub(crate) fn set_paused(
 pub(crate) fn finish(
     change: &mut Change<'_>,
     status: TerminalStatus,
-    output: Option<Digest>,
+    output: Option<&Content>,
     error: Option<Digest>,
 ) -> Result<(), StateError> {
     let (key, now) = (change.resource_key()?, change.now());
+    let output = output.map(Content::columns).unwrap_or_default();
     let written = change
         .sql()
         .prepare_cached(
-            "UPDATE runs SET status = :status, paused = 0, status_detail = NULL, final_output_hash = :output,
-                 error_hash = :error, finished_at = :now
+            "UPDATE runs SET status = :status, paused = 0, status_detail = NULL, final_output_digest = :output_digest,
+                 final_output = :output, final_output_hash = :output_blob, error_hash = :error, finished_at = :now
              WHERE resource_key = :key AND finished_at IS NULL",
         )?
         .execute(named_params! {
-            ":key": key, ":status": status.run(), ":output": output, ":error": error, ":now": now,
+            ":key": key, ":status": status.run(), ":output_digest": output.0, ":output": output.1,
+            ":output_blob": output.2, ":error": error, ":now": now,
         })?;
     expect_one(written, "runs", change.resource().key())
 }

@@ -128,13 +128,13 @@ pub(crate) fn load(
     let head = sql
         .prepare_cached(
             "SELECT r.resource_key, s.revision, r.status, r.workflow_ref, w.source_type, w.source_ref, w.source_revision,
-                 r.definition_digest, input.content, b.execution_mode, r.title,
+                 r.definition_digest, coalesce(r.input, input.content), b.execution_mode, r.title,
                  EXISTS (SELECT 1 FROM run_sources m WHERE m.run_key = r.resource_key AND m.mount_path <> '')
              FROM runs r
              JOIN resources s ON s.resource_key = r.resource_key
              JOIN run_bindings b ON b.run_key = r.resource_key
              JOIN run_sources w ON w.run_key = r.resource_key AND w.mount_path = ''
-             JOIN blobs input ON input.blob_hash = r.input_hash
+             LEFT JOIN blobs input ON input.blob_hash = r.input_hash
              WHERE r.run_id = :run_id",
         )?
         .query_row(named_params! { ":run_id": id }, |row| {

@@ -500,7 +500,7 @@ pub(crate) fn terminal_facts(
         .sql()
         .prepare_cached(
             "SELECT r.parent_key, r.run_id, d.workflow_name, r.title, r.status, r.restart_number, r.finished_at,
-                 output.content, r.final_output_hash IS NOT NULL, error.content, r.error_hash IS NOT NULL
+                 coalesce(r.final_output, output.content), r.final_output_hash IS NOT NULL, error.content, r.error_hash IS NOT NULL
              FROM runs r
              JOIN workflow_definitions d ON d.definition_digest = r.definition_digest
              LEFT JOIN blobs output ON output.blob_hash = r.final_output_hash

@@ -392,7 +392,8 @@ fn head(
         .sql()
         .prepare_cached(
             "SELECT r.resource_key, r.run_id, d.workflow_name, r.workflow_ref, r.definition_digest, r.title, r.status, r.paused,
-                 r.status_detail, b.execution_mode, q.status, q.error_code, s.revision, input.content, output.content,
+                 r.status_detail, b.execution_mode, q.status, q.error_code, s.revision, coalesce(r.input, input.content),
+                 coalesce(r.final_output, output.content),
                  coalesce(error.content, queue_error.content),
                  (SELECT count(*) FROM effects e WHERE e.source_key = r.resource_key AND e.status = 'ambiguous'),
                  parent.run_id, root.run_id, r.restart_number, r.created_at, q.started_at,
@@ -449,7 +450,8 @@ pub fn launch_options(snapshot: &Snapshot<'_>, id: &RunId) -> Result<Option<Valu
     Ok(snapshot
         .sql()
         .prepare_cached(
-            "SELECT b.content FROM runs r JOIN blobs b ON b.blob_hash = r.launch_options_hash WHERE r.run_id = :run_id",
+            "SELECT coalesce(r.launch_options, b.content) FROM runs r LEFT JOIN blobs b ON b.blob_hash = r.launch_options_hash
+             WHERE r.run_id = :run_id",
         )?
         .query_row(named_params! { ":run_id": id }, |row| json_column(row, 0))
         .optional()?
@@ -463,7 +465,8 @@ pub(super) type Step = (NodeResult, Option<Value>, Option<SettingsRead>);
 pub(super) fn steps(snapshot: &Snapshot<'_>, run: i64) -> Result<Vec<Step>, StateError> {
     let sql = snapshot.sql();
     let mut statement = sql.prepare_cached(
-        "SELECT a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.finished_at, output.content, error.content,
+        "SELECT a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.finished_at,
+             coalesce(a.output, output.content), error.content,
              receipt.content, c.scope_id, a.settings_change_number
          FROM run_steps s
          JOIN node_attempts a ON a.attempt_key = s.attempt_key

@@ -6,7 +6,7 @@ use holdpoint_workflows::definition::Workflow;
 use holdpoint_workflows::{RunId, views};
 use serde_json::json;
 
-use crate::support::{Fixture, LONG};
+use crate::support::{Fixture, LONG, echo};
 use crate::views::damage;
 
 // lint:allow(sql-in-test): the test makes the damage that verify must find; no command can.
@@ -104,6 +104,41 @@ fn edge_111_damaged_updates_follow_ups_and_recordings_are_found() {
             let shown = views::recordings(&snapshot, &run).unwrap();
             assert_eq!(shown[0].problems.len(), 1, "{sql}: {:?}", shown[0].problems);
         }
+        fixture.expects_damage = true;
+    }
+}
+
+// lint:allow(sql-in-test): the test makes the damage that the examination must find; no command can.
+const CONTENTS: [(&str, &str); 4] = [
+    ("runs", "UPDATE runs SET input = CAST('8' AS BLOB)"),
+    ("runs", "UPDATE runs SET launch_options = CAST('8' AS BLOB)"),
+    ("runs", "UPDATE runs SET final_output = CAST('8' AS BLOB)"),
+    (
+        "node_attempts",
+        "UPDATE node_attempts SET output = CAST('8' AS BLOB)",
+    ),
+];
+
+#[test]
+fn content_in_a_row_that_is_not_that_of_its_digest_is_found() {
+    for (table, sql) in CONTENTS {
+        let mut fixture = Fixture::new();
+        let view = fixture.run(&echo(), json!(7));
+        let report = fixture.store.db().verify().unwrap();
+        assert!(report.is_clean(), "{report:?}");
+        damage(&fixture, &view.run_id, sql);
+        let report = fixture.store.db().verify().unwrap();
+        let found = report.findings.iter().map(|finding| {
+            (
+                finding.name.as_str(),
+                finding.table.as_deref(),
+                finding.count,
+            )
+        });
+        assert!(
+            found.eq([("payloadDigest", Some(table), 1)]),
+            "{sql}: {report:?}"
+        );
         fixture.expects_damage = true;
     }
 }

@@ -11,13 +11,14 @@ use std::path::PathBuf;
 
 use holdpoint_state::clock::{Clock as _, UnixMillis};
 use holdpoint_state::maintenance::retention::{RetentionPlan, SweepEnd, SweepReport, Taking};
+use holdpoint_state::records::blobs::INLINE_LIMIT_BYTES;
 use holdpoint_state::sql::named_params;
 use holdpoint_state::{Digest, Payload, StateError};
 use holdpoint_workflows::RunId;
 use holdpoint_workflows::commands::{Answer, Control, Restart, Start};
 use holdpoint_workflows::definition::Definition;
 use holdpoint_workflows::retention::KEEP_MS;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use self::holds::{MESSAGE_SENT, put};
 use crate::support::{Fixture, LONG, asking, echo, person};
@@ -90,6 +91,11 @@ impl Fixture {
     fn backup(&self) -> PathBuf {
         self.store.directory().join("before-prune.sqlite")
     }
+}
+
+/// A value that is too large for its row, so that it is a blob.
+fn large(text: &str) -> Value {
+    json!(text.repeat(INLINE_LIMIT_BYTES))
 }
 
 fn blockers(plan: &RetentionPlan, root: &RunId) -> Vec<&'static str> {
@@ -177,7 +183,7 @@ fn edge_114_an_interactive_run_stays_until_its_end_was_shown() {
 #[test]
 fn edge_115_shared_and_held_content_survives() {
     let fixture = Fixture::new();
-    let (shared, own, held) = (json!("shared"), json!("own"), json!("held"));
+    let [shared, own, held] = ["shared", "own", "held"].map(large);
     fixture.ended(&echo(), "old-1", shared.clone());
     fixture.ended(&echo(), "old-2", own.clone());
     fixture.ended(&echo(), "old-3", held.clone());

@@ -3,10 +3,11 @@
 use std::sync::Barrier;
 
 use holdpoint_state::Disposition;
+use holdpoint_state::records::blobs::INLINE_LIMIT_BYTES;
 use holdpoint_workflows::commands::{self, Control, Restart, Start};
 use holdpoint_workflows::definition::{SourceIdentity, Workflow};
 use holdpoint_workflows::model::{self, RunStatus};
-use holdpoint_workflows::{RunId, WorkflowError};
+use holdpoint_workflows::{RunId, WorkflowError, views};
 use serde_json::json;
 
 use crate::support::{Fixture, LONG, asking, echo};
@@ -327,4 +328,46 @@ fn an_interactive_run_is_restarted_by_its_own_session_only() {
     );
     fixture.workflows.restart(&restart.in_session("s")).unwrap();
     scheduler.stop(LONG);
+}
+
+/// The text whose JSON has this many bytes.
+fn text_of(size_bytes: usize) -> serde_json::Value {
+    json!("x".repeat(size_bytes - 2))
+}
+
+#[test]
+fn content_lies_in_its_row_up_to_the_limit_and_is_a_blob_above() {
+    for (size_bytes, blobs) in [(INLINE_LIMIT_BYTES, 0), (INLINE_LIMIT_BYTES + 1, 1)] {
+        let fixture = Fixture::new();
+        let content = text_of(size_bytes);
+        let start = Start::new(&echo(), content.clone())
+            .run_id(id("run-1"))
+            .options(content.clone());
+        let scheduler = fixture.scheduler();
+        fixture.workflows.start(&start).unwrap();
+        let run = fixture.workflows.wait(&id("run-1"), LONG).unwrap();
+        let restart = Restart::new(&run.run_id, run.run_revision);
+        let child = fixture.workflows.restart(&restart).unwrap().value;
+        let child = fixture.workflows.wait(&child, LONG).unwrap();
+        scheduler.stop(LONG);
+        for view in [&run, &child] {
+            assert_eq!(view.status, RunStatus::Completed);
+            assert_eq!(view.input, content);
+            assert_eq!(view.final_output.as_ref(), Some(&content));
+            assert_eq!(view.steps[0].result.output.as_ref(), Some(&content));
+            let snapshot = fixture.store.db().snapshot().unwrap();
+            let options = views::launch_options(&snapshot, &view.run_id).unwrap();
+            assert_eq!(options.as_ref(), Some(&content));
+        }
+        // The snapshot of the definition is one always.
+        assert_eq!(fixture.count("SELECT count(*) FROM blobs"), 1 + blobs);
+        // The same start is compared by its content, wherever that lies.
+        let again = fixture.workflows.start(&start).unwrap();
+        assert_eq!(again.disposition, Disposition::Adopted);
+        let other = Start::new(&echo(), text_of(size_bytes - 1))
+            .run_id(id("run-1"))
+            .options(content);
+        let refused = fixture.workflows.start(&other);
+        assert!(matches!(refused, Err(WorkflowError::Conflict { .. })));
+    }
 }

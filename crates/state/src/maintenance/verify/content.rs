@@ -105,17 +105,34 @@ impl Examination<'_> {
     }
 
     pub(super) fn payloads(&mut self) -> rusqlite::Result<u64> {
-        let events = self.payloads_of(
-            "events",
-            "SELECT event_seq, payload_digest, payload FROM events WHERE payload IS NOT NULL",
-        )?;
+        let mut examined = 0;
+        for (table, key, column) in self.beside_digests()? {
+            let sql = format!(
+                r#"SELECT "{key}", "{column}_digest", "{column}" FROM "{table}" WHERE "{column}" IS NOT NULL"#
+            );
+            examined += self.payloads_of(&table, &sql)?;
+        }
         let effects = self.payloads_of(
             "effects",
             "SELECT r.aggregate_key, NULL, e.payload
              FROM effects e JOIN resources r ON r.resource_key = e.resource_key
              WHERE e.payload IS NOT NULL",
         )?;
-        Ok(events + effects)
+        Ok(examined + effects)
+    }
+
+    /// The columns of all domains that lie beside their digest, by their names: table, its first column, and the column.
+    fn beside_digests(&self) -> rusqlite::Result<Vec<(String, String, String)>> {
+        let mut statement = self.connection.prepare(
+            "SELECT m.name, first.name, c.name
+             FROM sqlite_schema m
+             JOIN pragma_table_info(m.name) first ON first.cid = 0
+             JOIN pragma_table_info(m.name) c
+             JOIN pragma_table_info(m.name) d ON d.name = c.name || '_digest'
+             WHERE m.type = 'table' ORDER BY m.name, c.cid",
+        )?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        rows.collect()
     }
 
     fn payloads_of(&mut self, table: &str, sql: &str) -> rusqlite::Result<u64> {

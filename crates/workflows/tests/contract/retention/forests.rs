@@ -7,7 +7,7 @@ use holdpoint_state::maintenance::retention::{SweepEnd, Taking};
 use holdpoint_workflows::RunId;
 use holdpoint_workflows::commands::Start;
 use proptest::prelude::*;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::digest_of;
 use crate::support::{Fixture, echo};
@@ -44,7 +44,7 @@ struct Tree {
 }
 
 fn input(number: u8) -> Value {
-    json!(format!("content {number}"))
+    super::large(&number.to_string())
 }
 
 fn check(acts: &[Act], cutoff_ms: i64, held: &BTreeSet<u8>, is_prune: bool) {

@@ -39,7 +39,7 @@ pub(super) fn put(fixture: &Fixture, run: &RunId, statements: &'static [&'static
 
 pub(super) const TERMINAL_MESSAGE: &str = "INSERT INTO workflow_messages (workflow_message_id, run_key, target_session_id, kind, source_id,
          content_hash, order_number, status, pi_session_entry_id, created_at, updated_at)
-     SELECT 'message-' || resource_key, resource_key, 'session-1', 'terminal', run_id, input_hash, resource_key, 'pending', NULL, 1, 1
+     SELECT 'message-' || resource_key, resource_key, 'session-1', 'terminal', run_id, (SELECT min(blob_hash) FROM blobs), resource_key, 'pending', NULL, 1, 1
      FROM runs WHERE resource_key = ?1";
 pub(super) const MESSAGE_SENT: &str = "UPDATE workflow_messages SET status = 'sent', pi_session_entry_id = 'entry' WHERE run_key = ?1";
 
@@ -103,10 +103,10 @@ const ATTEMPT: &str = "INSERT INTO node_attempts (attempt_id, run_key, node_id, 
      VALUES ('attempt-' || ?1, ?1, 'echo', 1, 'compute', 'completed', 1, 1)";
 const SEGMENT_RESOURCE_IS_ITS_RUN: &str = "INSERT INTO session_segments
          (resource_key, segment_id, run_key, capture_key, session_id, recorder_id, binding_hash, status, created_at, finished_at)
-     SELECT resource_key, 'segment-' || resource_key, resource_key, 'c', 's', 'r', input_hash, 'complete', 1, 1 FROM runs WHERE resource_key = ?1";
+     SELECT resource_key, 'segment-' || resource_key, resource_key, 'c', 's', 'r', (SELECT min(blob_hash) FROM blobs), 'complete', 1, 1 FROM runs WHERE resource_key = ?1";
 const REQUEST: &str = "INSERT INTO interactive_requests
          (request_id, run_key, attempt_key, target_session_id, kind, contract_hash, status, created_at)
-     SELECT 'request-' || r.resource_key, r.resource_key, a.attempt_key, 's', 'checkpoint', r.input_hash, 'cancelled', 1
+     SELECT 'request-' || r.resource_key, r.resource_key, a.attempt_key, 's', 'checkpoint', (SELECT min(blob_hash) FROM blobs), 'cancelled', 1
      FROM runs r JOIN node_attempts a ON a.run_key = r.resource_key WHERE r.resource_key = ?1";
 const TURN: &str = "INSERT INTO workflow_turns
          (workflow_turn_id, message_key, run_key, target_session_id, state, stop_reason, started_at, ended_at)
@@ -114,13 +114,13 @@ const TURN: &str = "INSERT INTO workflow_turns
      FROM workflow_messages WHERE run_key = ?1";
 const FOLLOW_UP: &str = "INSERT INTO workflow_follow_ups (resource_key, follow_up_id, run_key, request_id, order_number, target_session_id,
          actor_type, source_type, prompt_hash, status, created_at)
-     SELECT resource_key, 'follow-' || resource_key, resource_key, 'r', 1, 's', 'human', 'text', input_hash, 'queued', 1
+     SELECT resource_key, 'follow-' || resource_key, resource_key, 'r', 1, 's', 'human', 'text', (SELECT min(blob_hash) FROM blobs), 'queued', 1
      FROM runs WHERE resource_key = ?1";
 const FOLLOW_UP_OVER: &str = "UPDATE workflow_follow_ups SET status = 'cancelled', reason_hash = prompt_hash WHERE run_key = ?1";
 /// The message of the follow-up, shown: the follow-up's own row stays queued for ever.
 const FOLLOW_UP_SENT: &str = "INSERT INTO workflow_messages (workflow_message_id, run_key, target_session_id, kind, source_id,
          content_hash, order_number, status, pi_session_entry_id, created_at, updated_at)
-     SELECT 'follow-up-' || resource_key, resource_key, 'session-1', 'followUp', 'follow-' || resource_key, input_hash, 1000 + resource_key,
+     SELECT 'follow-up-' || resource_key, resource_key, 'session-1', 'followUp', 'follow-' || resource_key, (SELECT min(blob_hash) FROM blobs), 1000 + resource_key,
          'sent', 'entry', 1, 1 FROM runs WHERE resource_key = ?1";
 
 #[test]
@@ -247,7 +247,12 @@ fn damage_that_makes_the_selection_doubtful_selects_nothing() {
     for (what, damage) in [
         (
             "launchOptions",
-            "UPDATE runs SET launch_options_hash = (SELECT blob_hash FROM blobs WHERE media_type = 'text/plain') WHERE resource_key = ?1",
+            "UPDATE runs SET launch_options_digest = NULL, launch_options = NULL,
+                 launch_options_hash = (SELECT blob_hash FROM blobs WHERE media_type = 'text/plain') WHERE resource_key = ?1",
+        ),
+        (
+            "launchOptions",
+            "UPDATE runs SET launch_options = CAST('{' AS BLOB) WHERE resource_key = ?1",
         ),
         (
             "lineage",

@@ -313,7 +313,8 @@ fn edge_089_an_end_that_can_not_be_told_stays_the_end() {
     let reason = Control::of(&fixture.workflows.run(&echo(), json!(2)).unwrap()).because("a text");
     fixture.workflows.cancel(&reason).unwrap();
     // lint:allow(sql-in-test): the test makes the damage that the message meets; no command can.
-    let damaged = "UPDATE runs SET final_output_hash = (SELECT blob_hash FROM blobs WHERE media_type = 'text/plain' LIMIT 1)
+    let damaged = "UPDATE runs SET final_output_digest = NULL, final_output = NULL,
+             final_output_hash = (SELECT blob_hash FROM blobs WHERE media_type = 'text/plain' LIMIT 1)
          WHERE status = 'completed'";
     damage(&fixture, &run, damaged);
     assert!(commands::tell_end(fixture.store.db(), &run).is_err());
@@ -328,7 +329,8 @@ fn edge_089_an_end_that_can_not_be_told_stays_the_end() {
     damage(
         &fixture,
         &run,
-        "UPDATE runs SET final_output_hash = input_hash WHERE status = 'completed'",
+        "UPDATE runs SET final_output_digest = input_digest, final_output = input, final_output_hash = NULL
+         WHERE status = 'completed'",
     );
     fixture.workflows.look_after_sessions();
     assert_eq!(origin.show().unwrap().content["output"], 1);
