@@ -33,6 +33,7 @@ mod store;
 pub mod commands;
 pub mod views;
 
+pub mod dev_server;
 pub mod telegram;
 
 mod error;

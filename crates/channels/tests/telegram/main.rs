@@ -1,0 +1,25 @@
+//! The Telegram adapter against a server that plays the Bot API, and that server against an independent reading of the API.
+
+mod bot_api;
+mod dev_server;
+
+use std::error::Error;
+use std::time::Duration;
+
+use holdpoint_channels::telegram::BotToken;
+
+type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+
+/// How long a test waits for something that must happen.
+const SOON: Duration = Duration::from_secs(30);
+
+/// The bot, its person and their chat.
+const USER: i64 = 100;
+const CHAT: i64 = 100;
+
+fn token() -> BotToken {
+    let Ok(token) = BotToken::new("1000:test-token") else {
+        unreachable!("a token of letters, digits and ':'");
+    };
+    token
+}
