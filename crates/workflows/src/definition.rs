@@ -42,7 +42,7 @@ pub use compose::{
     IncludedWorkflow, Library, Mount, NODES_MAX, Referrer,
 };
 pub use context::{Context, NodeContext, NodeError};
-pub use custom::{Asked, CustomNode, NodeStep, Park, Parked, Waiting};
+pub use custom::{Asked, Cases, CustomNode, NodeStep, Park, Parked, Waiting};
 pub(crate) use custom::{Asking, Beside};
 pub use decision::{Choice, Decided};
 pub(crate) use decision::{

@@ -45,6 +45,11 @@
 //! `includes` names workflows that are parts of this one, by a path relative to the file, by `builtin:ID` or by a name; they are read
 //! with it (`library`). Inside them, all of the above is theirs.
 //!
+//! # Node kinds of other crates
+//!
+//! A [`FileKind`] that a program registered is a member of a node as those of this crate are, with its own value; the JSON Schema that the
+//! program publishes has it too.
+//!
 //! # Identity
 //!
 //! The source identity of a file is its absolute path and the SHA-256 of its bytes. The digest of the
@@ -59,6 +64,7 @@ mod error;
 mod expression;
 mod format;
 mod json;
+mod kinds;
 mod library;
 mod read;
 mod schema;
@@ -78,7 +84,8 @@ pub use expression::{
     DEPTH_MAX, Environment, EvaluationError, Expression, ExpressionError, SIZE_MAX, STEPS_MAX,
     TEXT_MAX_BYTES, TIME_MAX,
 };
-pub use format::json_schema;
+pub(crate) use kinds::Kinds;
+pub use kinds::{FileKind, KindError, KindNode, KindValue, Template, Templated};
 pub(crate) use library::Loader;
 pub use library::{BUILTIN_PREFIX, Found, Names};
 pub use tree::Position;
@@ -233,15 +240,33 @@ fn definition(
     let is_json = path
         .extension()
         .is_some_and(|extension| extension == "json");
-    let tree = if is_json {
+    let mut tree = if is_json {
         json::read(text)?
     } else {
         yaml::read(text)?
     };
-    let document: format::WorkflowDocument =
-        read::document(&tree).map_err(|error| error.into_problem(code))?;
+    let kinds = loader.kinds();
+    let of_kinds = kinds::set_apart(&mut tree, &kinds);
+    let document: format::WorkflowDocument = read::document(&tree).map_err(|error| {
+        let (at, problem) = error.into_problem(code);
+        (at, kinds::with_keys(problem, &kinds))
+    })?;
     let _open = loader.open(path, &document.name);
-    compile::definition(&tree, document, loader, source)
+    compile::definition(&tree, document, (&kinds, of_kinds), loader, source)
+}
+
+/// The JSON Schema (draft 2020-12) of workflow files, with the node kinds of this crate.
+/// [`Registry::json_schema`](crate::Registry::json_schema) has those that a program registered too.
+///
+/// It describes the shape; that routes lead to nodes, that nodes can be reached and that expressions compile is checked when a file is
+/// read.
+pub fn json_schema() -> serde_json::Value {
+    format::json_schema()
+}
+
+/// The same with the node kinds of other crates.
+pub(crate) fn json_schema_with(kinds: &Kinds) -> serde_json::Value {
+    kinds::with_kinds(format::json_schema(), kinds)
 }
 
 /// The check of the workflows reference, section 2.3, that a value of the wrong type breaks.

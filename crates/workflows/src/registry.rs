@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use holdpoint_state::Digest;
 use serde_json::Value;
 
 use crate::definition::{Definition, IncludeProblem, Library, Referrer, SourceIdentity};
-use crate::file::{self, FileError, Found, Names, WorkflowFile};
+use crate::file::{self, FileError, FileKind, Found, Kinds, Names, WorkflowFile};
 
 /// How many differences between two definitions are told.
 const DIFFERENCES_MAX: usize = 20;
@@ -66,7 +66,7 @@ pub struct Registry {
     known: RwLock<Known>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Known {
     /// By name; all versions that were registered, the latest last.
     inline: BTreeMap<String, Vec<Definition>>,
@@ -74,6 +74,21 @@ struct Known {
     builtin: BTreeMap<String, (String, Definition)>,
     /// Where workflow files are looked for by name.
     directories: Vec<PathBuf>,
+    /// Node kinds of other crates, by their key.
+    kinds: Kinds,
+}
+
+impl std::fmt::Debug for Known {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kinds: Vec<&String> = self.kinds.keys().collect();
+        formatter
+            .debug_struct("Known")
+            .field("inline", &self.inline)
+            .field("builtin", &self.builtin)
+            .field("directories", &self.directories)
+            .field("kinds", &kinds)
+            .finish()
+    }
 }
 
 impl Registry {
@@ -95,6 +110,18 @@ impl Registry {
         known
             .builtin
             .insert(id.to_owned(), (revision.to_owned(), definition.clone()));
+    }
+
+    /// Makes a node kind of another crate known to workflow files. A key that is registered already is given to this one.
+    pub fn register_kind(&self, kind: Arc<dyn FileKind>) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.kinds.insert(kind.key().to_owned(), kind);
+    }
+
+    /// The JSON Schema (draft 2020-12) of the workflow files that this program reads, with the node kinds that were registered.
+    pub fn json_schema(&self) -> Value {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        file::json_schema_with(&known.kinds)
     }
 
     /// Looks for workflow files by name in these directories, in this order, before registered and built-in workflows.
@@ -218,6 +245,11 @@ impl Names for Registry {
     fn all_builtins(&self) -> Vec<String> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.builtin.keys().cloned().collect()
+    }
+
+    fn all_kinds(&self) -> Vec<Arc<dyn FileKind>> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.kinds.values().cloned().collect()
     }
 }
 

@@ -4,6 +4,7 @@
 //! kind says of itself in the snapshot. Not here: executing (the engine), answering a parked attempt
 //! ([`commands::settle`](crate::commands::settle)).
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -56,6 +57,11 @@ pub trait CustomNode: Send + Sync + 'static {
     /// What of the node decides behaviour: the run is pinned to it.
     fn snapshot(&self) -> Value;
 
+    /// What the kind demands of the routes that leave its node, if it demands anything.
+    fn cases(&self) -> Option<Cases> {
+        None
+    }
+
     /// Executes one attempt. It may be called again after a crash: what acts on the world belongs under an effect of the domain that
     /// brings the kind, reserved where it parks.
     ///
@@ -82,6 +88,30 @@ pub trait CustomNode: Send + Sync + 'static {
         let _ = context;
         Ok(answer)
     }
+
+    /// The same with the receipt of the answer, which a request of kind `decision` has: what everybody may see of it. The step keeps it.
+    ///
+    /// # Errors
+    ///
+    /// As [`CustomNode::complete`].
+    fn complete_with(
+        &self,
+        context: &NodeContext<'_>,
+        answer: Value,
+        receipt: Option<&Value>,
+    ) -> Result<Value, NodeError> {
+        let _ = receipt;
+        self.complete(context, answer)
+    }
+}
+
+/// A closed set of outputs, each of which has a route: the node is left by one switch with exactly these cases.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cases {
+    /// Where the case is in the output, such as `$.choice`.
+    pub on: String,
+    /// The cases.
+    pub names: BTreeSet<String>,
 }
 
 /// What an attempt at a node of another crate came to.

@@ -311,6 +311,14 @@ pub enum DefinitionError {
         /// What does not fit.
         problem: String,
     },
+    /// G20
+    #[error("the choices of node {node:?}: {problem}")]
+    Cases {
+        /// The node.
+        node: String,
+        /// What does not fit.
+        problem: String,
+    },
     /// H1: a map of nodes can't have this mistake, a chain of calls can.
     #[error("Invalid workflow definition: node id {node:?} is used twice")]
     NodeTwice {
@@ -377,7 +385,7 @@ impl DefinitionError {
             Self::ExitTwice { .. } => "G8",
             Self::Include { problem, .. } => problem.code(),
             Self::Unreachable { .. } => "G10",
-            Self::Choices { .. } => "G20",
+            Self::Choices { .. } | Self::Cases { .. } => "G20",
             Self::NodeTwice { .. } => "H1",
             Self::Misplaced { .. } => "H2",
             Self::Value { .. } => "H3",

@@ -79,6 +79,7 @@ pub(super) fn definition(
     let included = compose::resolve(&draft.name, draft.source.as_ref(), draft.includes, library)?;
     let interfaces = compose::Interfaces::of(&included);
     let mut routes = graph::routes(&draft.edges, &nodes, &interfaces)?;
+    cases(&nodes, &routes)?;
     let exits = compose::exits(draft.exits, &nodes, &routes)?;
     let mut settings: BTreeMap<String, SettingsDefinition> = settings
         .map(|settings| (String::new(), settings))
@@ -303,6 +304,43 @@ fn custom_node(node: &str, custom: &dyn CustomNode) -> Result<(), DefinitionErro
             what: format!("the snapshot of node {node:?}"),
             error,
         })
+}
+
+/// G20: what a kind of another crate demands of the routes that leave its node.
+fn cases(
+    nodes: &BTreeMap<NodeId, Node>,
+    routes: &BTreeMap<NodeId, Route>,
+) -> Result<(), DefinitionError> {
+    for node in nodes.values() {
+        let NodeKind::Custom(custom) = &node.kind else {
+            continue;
+        };
+        let Some(wanted) = custom.cases() else {
+            continue;
+        };
+        let problem = match routes.get(&node.id) {
+            Some(Route::Switch { on, cases }) if on.as_str() == wanted.on => {
+                let missing = wanted.names.iter().find(|name| !cases.contains_key(*name));
+                let extra = cases.keys().find(|case| !wanted.names.contains(*case));
+                match (missing, extra) {
+                    (Some(missing), _) => format!("{missing:?} has no route"),
+                    (None, Some(extra)) => {
+                        format!("there is a route for {extra:?}, which is no choice")
+                    }
+                    (None, None) => continue,
+                }
+            }
+            _ => format!(
+                "a switch on {} with a case for each of them has to leave it",
+                wanted.on
+            ),
+        };
+        return Err(DefinitionError::Cases {
+            node: node.id.to_string(),
+            problem,
+        });
+    }
+    Ok(())
 }
 
 /// Checks an id as an author writes it, and makes the id of the compiled graph.

@@ -64,7 +64,8 @@ impl Planner<'_> {
             (Some(attempt), Some(answer)) => {
                 let started_at = attempt.started_at.0;
                 Facts::bind(facts, self.documents, &attempt.node_id, attempt.settings)?;
-                let completed = self.complete(facts, attempt, answer)?;
+                let receipt = loaded.answer_receipt.as_ref();
+                let completed = self.complete(facts, attempt, (answer, receipt))?;
                 let finished_at = now.max(started_at);
                 let result = NodeResult {
                     attempt_id: attempt.attempt_id.clone(),
@@ -79,7 +80,6 @@ impl Planner<'_> {
                     error: completed.as_ref().err().map(ToString::to_string),
                     output: completed.ok(),
                 };
-                let receipt = loaded.answer_receipt.as_ref();
                 let finished = FinishedAttempt::new(result.clone(), receipt)?;
                 Arc::make_mut(facts).apply(result);
                 let NextMove { next, failure } = self.next(facts)?;
@@ -122,7 +122,7 @@ impl Planner<'_> {
         &mut self,
         facts: &Arc<Facts>,
         attempt: &OpenAttempt,
-        answer: &Value,
+        (answer, receipt): (&Value, Option<&Value>),
     ) -> Result<Result<Value, NodeError>, WorkflowError> {
         let custom = match self.definition.node(&attempt.node_id) {
             Some(node) => match &node.kind {
@@ -131,11 +131,12 @@ impl Planner<'_> {
             },
             None => return Ok(Ok(answer.clone())),
         };
-        let (facts, answer) = (Arc::clone(facts), answer.clone());
+        let (facts, answer, receipt) = (Arc::clone(facts), answer.clone(), receipt.cloned());
         let (node, id) = (attempt.node_id.clone(), attempt.attempt_id.clone());
         let visit = facts.visit(&node);
         let completed = self.resolve(move |signal| {
-            custom.complete(&facts.context((&node, &id), visit, signal, None), answer)
+            let context = facts.context((&node, &id), visit, signal, None);
+            custom.complete_with(&context, answer, receipt.as_ref())
         })?;
         Ok(completed.and_then(|output| Ok(crate::definition::value::normal(&output)?)))
     }

@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 use super::error::Problem;
 use super::expression::{Environment, Expression};
 use super::format::{EdgeDocument, NodeDocument, Template, WorkflowDocument};
+use super::kinds::{self, KindNode, KindValue, Kinds};
 use super::library::Loader;
 use super::tree::{NodeIndex, Position, Tree};
 use crate::definition::{
@@ -71,14 +72,27 @@ struct Compiler<'t> {
     tree: &'t Tree,
     loader: &'t Loader<'t>,
     source: Option<&'t SourceIdentity>,
-    /// The decisions, in the order of their routes, and how many routes of the file's own stand before those.
-    decided: (usize, Vec<String>),
+    /// The nodes with a switch in themselves, in the order of their routes, and how many routes of the file's own stand before those.
+    switching: (usize, Vec<Switching>),
+    kinds: &'t Kinds,
+    /// The values of members that are for kinds of other crates, by node.
+    of_kinds: BTreeMap<String, Vec<(String, NodeIndex)>>,
+}
+
+/// A node whose switch is written in itself.
+struct Switching {
+    node: String,
+    /// Where, in the node, the cases are.
+    choices: Vec<String>,
+    /// Where, in the node, each case says where it leads.
+    cases: BTreeMap<String, Vec<String>>,
 }
 
 /// Makes the definition.
 pub(super) fn definition<'t>(
     tree: &'t Tree,
     document: WorkflowDocument,
+    (kinds, of_kinds): (&'t Kinds, BTreeMap<String, Vec<(String, NodeIndex)>>),
     loader: &'t Loader<'t>,
     source: Option<&'t SourceIdentity>,
 ) -> Result<Definition> {
@@ -86,7 +100,9 @@ pub(super) fn definition<'t>(
         tree,
         loader,
         source,
-        decided: (document.edges.len(), Vec::new()),
+        switching: (document.edges.len(), Vec::new()),
+        kinds,
+        of_kinds,
     };
     let max_steps = compiler.max_steps(document.max_steps.as_ref())?;
     let title = document
@@ -104,12 +120,12 @@ pub(super) fn definition<'t>(
         .map(|settings| compiler.settings(settings))
         .transpose()?;
     let mut nodes = Vec::new();
-    let mut decisions = Vec::new();
+    let mut switches = Vec::new();
     for (id, node) in document.nodes.0 {
-        let (node, decision) = compiler.node(id, node)?;
-        if let Some(edge) = decision {
-            compiler.decided.1.push(node.id.clone());
-            decisions.push(edge);
+        let (node, switch) = compiler.node(id, node)?;
+        if let Some((edge, switching)) = switch {
+            compiler.switching.1.push(switching);
+            switches.push(edge);
         }
         nodes.push(node);
     }
@@ -117,7 +133,7 @@ pub(super) fn definition<'t>(
     for (index, edge) in document.edges.into_iter().enumerate() {
         edges.push(compiler.edge(index, edge)?);
     }
-    edges.append(&mut decisions);
+    edges.append(&mut switches);
     let mut includes = Vec::new();
     for (name, include) in document.includes.0 {
         includes.push(compiler.include(&document.name, name, include)?);
@@ -148,17 +164,13 @@ impl Compiler<'_> {
     fn place(&self, error: &DefinitionError) -> Position {
         use DefinitionError as E;
         let edge = |index: &usize, rest: &[&str]| {
-            let (own, decided) = &self.decided;
-            let decision = index.checked_sub(*own).and_then(|at| decided.get(at));
-            if let Some(id) = decision {
-                // The switch of a decision is written as its choices.
-                let case = rest.get(2).copied();
-                let choice = ["choices"]
-                    .into_iter()
-                    .chain(case)
-                    .chain(case.map(|_| "to"));
-                let path = ["nodes", id.as_str(), "decide"];
-                return self.tree.locate(path.into_iter().chain(choice));
+            let (own, switching) = &self.switching;
+            let switch = index.checked_sub(*own).and_then(|at| switching.get(at));
+            if let Some(switch) = switch {
+                let case = rest.get(2).and_then(|case| switch.cases.get(*case));
+                let within = case.unwrap_or(&switch.choices).iter().map(String::as_str);
+                let path = ["nodes", switch.node.as_str()];
+                return self.tree.locate(path.into_iter().chain(within));
             }
             let index = index.to_string();
             let path = ["edges", index.as_str()];
@@ -213,7 +225,7 @@ impl Compiler<'_> {
             | E::NodeIdInherited { node }
             | E::NodeTwice { node } => key(node),
             E::NodeTimeout { node: id, .. } => node(id, &["timeoutMs"]),
-            E::NodeType { node: id, .. } => node(id, &[]),
+            E::NodeType { node: id, .. } | E::Cases { node: id, .. } => node(id, &[]),
             E::ExpectedOutput { node: id, .. } => {
                 [["agent", "expects"], ["assistantMessage", "maxChars"]]
                     .into_iter()
@@ -262,32 +274,7 @@ impl Compiler<'_> {
     }
 
     fn prepare(&self, template: Template) -> Result<Prepared> {
-        Ok(match template {
-            Template::Literal(value) => Prepared::Literal(value),
-            Template::Expression(text) => {
-                Prepared::Expression(Expression::compile(&text.value).map_err(|error| {
-                    let at = self.tree.locate_in_text(text.index, error.offset);
-                    (
-                        at,
-                        Problem::Expression {
-                            message: error.message,
-                        },
-                    )
-                })?)
-            }
-            Template::List(items) => Prepared::List(
-                items
-                    .into_iter()
-                    .map(|item| self.prepare(item))
-                    .collect::<Result<_>>()?,
-            ),
-            Template::Object(fields) => Prepared::Object(
-                fields
-                    .into_iter()
-                    .map(|(key, field)| Ok((key, self.prepare(field)?)))
-                    .collect::<Result<_>>()?,
-            ),
-        })
+        kinds::prepare(self.tree, template)
     }
 
     fn function(&self, template: Template) -> Result<ValueFunction> {
@@ -314,7 +301,11 @@ impl Compiler<'_> {
         })))
     }
 
-    fn node(&self, id: String, document: NodeDocument) -> Result<(NodeDraft, Option<EdgeDraft>)> {
+    fn node(
+        &self,
+        id: String,
+        document: NodeDocument,
+    ) -> Result<(NodeDraft, Option<(EdgeDraft, Switching)>)> {
         let path = ["nodes", id.as_str()];
         let NodeDocument {
             compute,
@@ -377,17 +368,32 @@ impl Compiler<'_> {
         if let Some(document) = agent {
             kinds.push(("agent", self.agent(&id, document)?));
         }
-        let mut decision = None;
+        let mut switch = None;
         if let Some(document) = decide {
+            let names = document.choices.0.iter();
+            let cases = names.map(|(name, _)| {
+                let path = ["decide", "choices", name, "to"].map(str::to_owned);
+                (name.clone(), path.to_vec())
+            });
+            let switching = Switching {
+                node: id.clone(),
+                choices: vec!["decide".to_owned(), "choices".to_owned()],
+                cases: cases.collect(),
+            };
             let (kind, edge) = self.decide(&id, document)?;
             kinds.push(("decide", kind));
-            decision = Some(edge);
+            switch = Some((edge, switching));
         }
         if let Some(document) = assistant_message {
             kinds.push(("assistantMessage", self.assistant_message(document)?));
         }
         if let Some(document) = notify {
             kinds.push(("notify", self.notify(document)?));
+        }
+        for (key, index) in self.of_kinds.get(&id).into_iter().flatten() {
+            let (kind, routes) = self.of_kind(&id, key, *index)?;
+            kinds.push((key, kind));
+            switch = routes.or(switch);
         }
         let found: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
         if 1 < found.len() {
@@ -398,9 +404,11 @@ impl Compiler<'_> {
             return self.refuse(&path, "V15", message);
         }
         let Some((_, kind)) = kinds.pop() else {
-            let message = format!(
-                "node {id:?} needs one of compute, settingsRoute, shell, writeFile, readFile, checkpoint, agent, decide, assistantMessage, notify"
-            );
+            let own = "compute, settingsRoute, shell, writeFile, readFile, checkpoint, agent, decide, assistantMessage, notify";
+            let names: Vec<&str> = std::iter::once(own)
+                .chain(self.kinds.keys().map(String::as_str))
+                .collect();
+            let message = format!("node {id:?} needs one of {}", names.join(", "));
             return self.refuse(&path, "V15", message);
         };
         let declared = Some(self.declared_node(&id));
@@ -411,7 +419,53 @@ impl Compiler<'_> {
             status_detail,
             declared,
         };
-        Ok((node, decision))
+        Ok((node, switch))
+    }
+
+    /// A node of another crate's kind.
+    fn of_kind(
+        &self,
+        id: &str,
+        key: &str,
+        index: NodeIndex,
+    ) -> Result<(NodeKind, Option<(EdgeDraft, Switching)>)> {
+        let Some(kind) = self.kinds.get(key) else {
+            let message = format!("node {id:?} has {key}, which nobody knows");
+            return self.refuse(&["nodes", id, key], "V15", message);
+        };
+        let value = KindValue {
+            tree: self.tree,
+            index,
+            path: ["nodes", id, key].map(str::to_owned).to_vec(),
+        };
+        let KindNode { kind, routes } = kind.read(&value).map_err(|error| error.0)?;
+        let switch = routes.map(|routes| {
+            let within = |path: Vec<String>| {
+                std::iter::once(key.to_owned())
+                    .chain(path)
+                    .collect::<Vec<String>>()
+            };
+            let mut cases = BTreeMap::new();
+            let mut places = BTreeMap::new();
+            for (case, (to, path)) in routes.cases {
+                places.insert(case.clone(), within(path));
+                cases.insert(case, to);
+            }
+            let edge = EdgeDraft {
+                from: id.to_owned(),
+                to: TargetDraft::Switch {
+                    on: routes.on,
+                    cases,
+                },
+            };
+            let switching = Switching {
+                node: id.to_owned(),
+                choices: within(Vec::new()),
+                cases: places,
+            };
+            (edge, switching)
+        });
+        Ok((kind, switch))
     }
 
     /// What of a node decides behaviour.

@@ -707,10 +707,7 @@ impl Template {
     }
 }
 
-/// The JSON Schema (draft 2020-12) of workflow files.
-///
-/// It describes the shape; that routes lead to nodes, that nodes can be reached and that expressions
-/// compile is checked when a file is read.
-pub fn json_schema() -> Value {
+/// The JSON Schema of workflow files.
+pub(super) fn json_schema() -> Value {
     schemars::schema_for!(WorkflowDocument).to_value()
 }

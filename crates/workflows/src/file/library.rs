@@ -8,8 +8,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::error::{FileError, Problem};
+use super::kinds::{FileKind, Kinds};
 use super::tree::Position;
 use super::{WorkflowFile, is_workflow_file};
 use crate::definition::{Definition, IncludeProblem, Library, Referrer, SourceIdentity};
@@ -42,6 +44,11 @@ pub trait Names {
 
     /// All ids of built-in workflows, sorted.
     fn all_builtins(&self) -> Vec<String>;
+
+    /// The node kinds of other crates.
+    fn all_kinds(&self) -> Vec<Arc<dyn FileKind>> {
+        Vec::new()
+    }
 }
 
 /// Knows no names: files can include files only.
@@ -96,6 +103,12 @@ impl<'n> Loader<'n> {
             .borrow_mut()
             .push((key(path), workflow.to_owned()));
         Opened { open: &self.open }
+    }
+
+    /// The node kinds of other crates, by key.
+    pub(super) fn kinds(&self) -> Kinds {
+        let kinds = self.names.all_kinds().into_iter();
+        kinds.map(|kind| (kind.key().to_owned(), kind)).collect()
     }
 
     pub(super) fn load(

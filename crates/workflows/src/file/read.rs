@@ -178,6 +178,14 @@ pub(super) fn document<'de, T: Deserialize<'de>>(tree: &'de Tree) -> Result<T, R
     T::deserialize(Reader { tree, index: root })
 }
 
+/// Reads one value of the document.
+pub(super) fn value<'de, T: Deserialize<'de>>(
+    tree: &'de Tree,
+    index: NodeIndex,
+) -> Result<T, ReadError> {
+    T::deserialize(Reader { tree, index })
+}
+
 #[derive(Clone, Copy)]
 struct Reader<'de> {
     tree: &'de Tree,
@@ -338,7 +346,8 @@ impl<'de> de::MapAccess<'de> for Fields<'_, 'de> {
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, ReadError> {
-        let Some(field) = self.left.next() else {
+        let tree = self.tree;
+        let Some(field) = self.left.find(|(_, index)| !tree.is_hidden(*index)) else {
             return Ok(None);
         };
         self.value = Some(field);

@@ -2,6 +2,7 @@
 //!
 //! Not here: syntax (`yaml`), what the values mean (`format`).
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::{Map, Number, Value};
@@ -31,6 +32,8 @@ pub(super) type NodeIndex = usize;
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     nodes: Vec<Node>,
+    /// Values that the reader of the document passes over: they are for others.
+    hidden: BTreeSet<NodeIndex>,
 }
 
 /// One value of a document.
@@ -73,6 +76,26 @@ impl Tree {
     pub(super) fn push(&mut self, node: Node) -> NodeIndex {
         self.nodes.push(node);
         self.nodes.len() - 1
+    }
+
+    /// Lets the reader of the document pass over the member with this value.
+    pub(super) fn hide(&mut self, index: NodeIndex) {
+        self.hidden.insert(index);
+    }
+
+    pub(super) fn is_hidden(&self, index: NodeIndex) -> bool {
+        self.hidden.contains(&index)
+    }
+
+    /// The members of an object, in the order of the file; none of anything else.
+    pub(super) fn members(&self, index: NodeIndex) -> Vec<(String, NodeIndex)> {
+        match self.node(index).map(|node| &node.content) {
+            Some(Content::Map(fields)) => fields
+                .iter()
+                .map(|(key, value)| (key.name.clone(), *value))
+                .collect(),
+            _ => Vec::new(),
+        }
     }
 
     pub(super) fn root(&self) -> Option<NodeIndex> {

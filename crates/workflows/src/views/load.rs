@@ -74,7 +74,7 @@ pub(crate) struct LoadedRun {
         deserialize_with = "routing::present"
     )]
     pub(crate) answer: Option<Value>,
-    /// The receipt of that answer, when it is the visible text of a model.
+    /// The receipt of that answer, when it is the visible text of a model or answers a decision: the step keeps it.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -170,7 +170,7 @@ pub(crate) fn load(
     })?;
     let answer = sql
         .prepare_cached(
-            "SELECT payload.content, CASE WHEN q.kind = 'assistant' THEN receipt.content END
+            "SELECT payload.content, CASE WHEN q.kind = 'assistant' OR q.kind = 'decision' THEN receipt.content END
              FROM interactive_requests q
              JOIN interactive_submissions s ON s.submission_id = q.accepted_submission_id
              JOIN blobs payload ON payload.blob_hash = s.payload_hash

@@ -14,6 +14,7 @@ mod crash;
 mod damage;
 mod duties;
 mod effects;
+mod file_kinds;
 mod follow_ups;
 mod hooks;
 mod kinds;
