@@ -13,6 +13,7 @@ mod budget;
 mod capture;
 mod claim;
 mod control;
+mod domain;
 mod follow_ups;
 mod intervals;
 mod messages;
@@ -45,6 +46,9 @@ pub use capture::{
 pub(crate) use claim::Begun;
 pub use claim::{Claimed, Claiming, Plan, claim};
 pub use control::{Control, ForeignClaim, Paused, cancel, pause, resume};
+pub use domain::{
+    OwnerAct, OwnerRight, Settlement, act_as_owner, cancel_in, settle_with, withdraw,
+};
 pub use follow_ups::{
     PROMPT_LIMIT_BYTES, QueueFollowUp, QueuedFollowUp, RemoveFollowUp, queue_follow_up,
     remove_follow_up,

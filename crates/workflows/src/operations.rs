@@ -108,6 +108,8 @@ operations! {
         "Accepts the answer of a checkpoint; the run becomes eligible, nothing is launched by it.";
     SETTLE = "run.settle_request", "interaction_submitted", &[Session, Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["running", "waiting"] => &["running", "waiting"],
         "Accepts the answer that the domain of a node's kind gives to the attempt that it parked, inside that domain's own command.";
+    WITHDRAW = "run.withdraw_request", "interaction_withdrawn", &[Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["running", "waiting"] => &["running", "waiting"],
+        "Takes back the request of an attempt that the domain of a node's kind parked: there will be no answer.";
     PUBLISH = "run.publish_update", "update_published", RUNNERS, RequiredUnrenewed, &["running"] => &["running"],
         "Keeps an update of the attempt that the runner executes.";
     PUBLISH_FROM_SESSION = "run.update_interaction", "update_published", &[Session, Human, Control], NotRequired, &["waiting"] => &["waiting"],

@@ -20,11 +20,14 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
     Invariant {
         name: "waitingRequest",
         summary: "A waiting run has a pending request or an accepted answer that is not used yet, unless it waits for the review \
-                  of an effect.",
+                  of an effect, or for what the domain does next that took its request back.",
         violations: "SELECT r.run_id FROM runs r JOIN run_queue k ON k.run_key = r.resource_key
              WHERE r.status = 'waiting' AND k.error_code IS NOT 'effectAmbiguous' AND NOT EXISTS (
                  SELECT 1 FROM interactive_requests q WHERE q.run_key = r.resource_key
-                     AND (q.status = 'pending' OR (q.status = 'settled' AND q.consumed_at IS NULL)))",
+                     AND (q.status = 'pending' OR (q.status = 'settled' AND q.consumed_at IS NULL)
+                         OR (q.status = 'cancelled' AND (q.kind = 'decision' OR q.kind = 'external') AND q.attempt_key IN (
+                             SELECT a.attempt_key FROM node_attempts a
+                             WHERE a.run_key = r.resource_key AND a.status = 'waiting'))))",
     },
     Invariant {
         name: "waker",

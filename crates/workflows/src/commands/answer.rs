@@ -184,6 +184,7 @@ fn submit(
         key: &answer.key,
         revision: answer.revision,
         kinds,
+        despite_pause: false,
     };
     let request = match admit(change, &run, &wish, payload)? {
         Admitted::Fresh(request) => request,
@@ -211,6 +212,8 @@ pub(super) struct Wish<'a> {
     pub(super) key: &'a str,
     pub(super) revision: Option<u64>,
     pub(super) kinds: &'a [RequestKind],
+    /// Whether it is the policy of a domain, which a pause does not stop.
+    pub(super) despite_pause: bool,
 }
 
 /// What a candidate met.
@@ -259,7 +262,7 @@ pub(super) fn admit(
         return Err(used(&request, earlier.outcome));
     }
     // What a domain settles is no word of a person, and waits with the run until it is resumed.
-    if run.paused && request.kind != RequestKind::External {
+    if run.paused && request.kind != RequestKind::External && !wish.despite_pause {
         return Err(conflict("the run is paused; resume it first".to_owned()));
     }
     if request.status != RequestStatus::Pending {
@@ -283,7 +286,7 @@ pub(super) fn admit(
     Ok(Admitted::Fresh(request))
 }
 
-fn used(request: &RequestRow, outcome: SubmissionOutcome) -> WorkflowError {
+pub(super) fn used(request: &RequestRow, outcome: SubmissionOutcome) -> WorkflowError {
     WorkflowError::Conflict {
         what: format!("the answer to {}", request.request_id),
         problem: format!("the key was used for another answer, which is {outcome}"),

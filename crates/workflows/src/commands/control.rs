@@ -96,7 +96,7 @@ impl Control {
         &self.run
     }
 
-    fn command(&self, operation: &'static holdpoint_state::Operation) -> Command {
+    pub(super) fn command(&self, operation: &'static holdpoint_state::Operation) -> Command {
         let command = Command::new(operation, resource(&self.run)).by(self.actor.clone());
         match self.expected {
             Some(revision) => command.expecting(revision),
@@ -314,34 +314,38 @@ fn is_eligible(run: &RunRow, asks: bool) -> bool {
 pub fn cancel(db: &Database, control: &Control) -> Result<Receipt<()>, WorkflowError> {
     let control = control.clone();
     let command = control.command(&operations::CANCEL);
-    db.commit(command, move |change| {
-        let run = store::runs::run(change)?;
-        if run.status.is_terminal() {
-            return Err(run.rejected("it is over already"));
+    db.commit(command, move |change| end(change, &control))
+        .map_err(no_run)
+}
+
+/// The body of [`cancel`].
+pub(super) fn end(
+    change: &mut Change<'_>,
+    control: &Control,
+) -> Result<Outcome<()>, WorkflowError> {
+    let run = store::runs::run(change)?;
+    if run.status.is_terminal() {
+        return Err(run.rejected("it is over already"));
+    }
+    let stale = match control.owner(change)? {
+        Owned::Live => {
+            change.release()?;
+            false
         }
-        let stale = match control.owner(change)? {
-            Owned::Live => {
-                change.release()?;
-                false
-            }
-            Owned::Never if matches!(run.queue, QueueStatus::Queued | QueueStatus::Starting) => {
-                false
-            }
-            Owned::Never | Owned::Free => {
-                // A claim of its own first, so that a runner which only slept can't come back.
-                change.claim(&Owner::new(OwnerKind::System, "cancel"), CONTROL_LEASE_MS)?;
-                true
-            }
-        };
-        let reason = control.reason.as_deref().unwrap_or("the run was cancelled");
-        let ending = Ending {
-            facts: json!({ "staleControl": stale, "reason": control.reason }),
-            ..Ending::without_output(TerminalStatus::Cancelled, reason)
-        };
-        let mut touches = Touches::default();
-        terminal::end(change, &mut touches, run.status, &ending)?;
-        touches.finish(change)?;
-        Ok(Outcome::Accepted(()))
-    })
-    .map_err(no_run)
+        Owned::Never if matches!(run.queue, QueueStatus::Queued | QueueStatus::Starting) => false,
+        Owned::Never | Owned::Free => {
+            // A claim of its own first, so that a runner which only slept can't come back.
+            change.claim(&Owner::new(OwnerKind::System, "cancel"), CONTROL_LEASE_MS)?;
+            true
+        }
+    };
+    let reason = control.reason.as_deref().unwrap_or("the run was cancelled");
+    let ending = Ending {
+        facts: json!({ "staleControl": stale, "reason": control.reason }),
+        ..Ending::without_output(TerminalStatus::Cancelled, reason)
+    };
+    let mut touches = Touches::default();
+    terminal::end(change, &mut touches, run.status, &ending)?;
+    touches.finish(change)?;
+    Ok(Outcome::Accepted(()))
 }

@@ -141,6 +141,7 @@ fn store_candidate(
         key: &submission.key,
         revision: submission.revision,
         kinds: &[RequestKind::Agent],
+        despite_pause: false,
     };
     let request = match answer::admit(change, &run, &wish, payload)? {
         Admitted::Fresh(request) => request,
@@ -281,6 +282,7 @@ pub fn assistant(db: &Database, said: &AssistantText) -> Result<Receipt<Answered
             key: &key,
             revision: said.revision,
             kinds: &[RequestKind::Assistant],
+            despite_pause: false,
         };
         let request = match answer::admit(change, &run, &wish, &payload)? {
             Admitted::Fresh(request) => request,

@@ -194,6 +194,18 @@ pub(crate) fn cancel_open(change: &mut Change<'_>) -> Result<(), StateError> {
     Ok(())
 }
 
+/// The domain of a pending request takes it back.
+pub(crate) fn withdraw(change: &mut Change<'_>, request: i64) -> Result<(), StateError> {
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE interactive_requests SET status = 'cancelled', revision = revision + 1
+             WHERE request_key = :request AND status = 'pending'",
+        )?
+        .execute(named_params! { ":request": request })?;
+    expect_one(written, "interactive_requests", &request)
+}
+
 /// Rejects candidates that nobody will look at any more.
 pub(crate) fn reject_validating(
     change: &mut Change<'_>,
