@@ -1,33 +1,26 @@
 //! The public verbs. Each checks its input, builds a command and calls the store, in one transaction, and can be sent twice.
 //!
-//! Not here: SQL (`store`), other I/O (a handler of an effect).
+//! | verb | transition of the reference | called by |
+//! |---|---|---|
+//! | [`request_in`] | T1 | the node's kind, beside the parked attempt |
+//! | [`answer`] | T2 | the surface of the run's session, the command line |
+//! | [`submit_in`] | T3 | channels, inside the change that moves the cursor |
+//! | [`timeout`], [`expire`], [`sweep`] | T4, T7 | the duty of a scheduler |
+//! | [`cancel`] | T5 | control |
+//! | [`cancel_in`] | T6 | the end of a run, in its own transaction |
+//!
+//! A refused, stale or late candidate is a committed fact: it comes back in `Ok`, with its row. Not here: SQL (`store`), the rule
+//! (`model::judge`), other I/O.
 
-use std::collections::BTreeMap;
+mod answer;
+mod cancel;
+mod policy;
+mod request;
+mod resolve;
+mod submit;
 
-use holdpoint_state::{Actor, Command, Database, NewEffect, Outcome, OwnerScope, Payload, Receipt};
-
-use crate::error::DecisionError;
-use crate::model::Name;
-use crate::{ANNOUNCE, operations, store};
-
-/// Makes one decision and reserves its announcement. Repeating it adopts the earlier one.
-///
-/// # Errors
-///
-/// Those of the state layer; nothing was written.
-pub fn create(db: &Database, name: &Name, by: Actor) -> Result<Receipt<()>, DecisionError> {
-    let request = Payload::json(&BTreeMap::from([("name", name.as_str())]))?;
-    let announcement = NewEffect::new(ANNOUNCE, "created", OwnerScope::System, request.clone());
-    let command = Command::new(&operations::CREATE, name.resource())
-        .by(by)
-        .creating()
-        .recording(request);
-    db.commit(command, move |change| {
-        if !change.is_new() {
-            return Ok(Outcome::Adopted(()));
-        }
-        store::insert(change)?;
-        change.reserve_effect(&announcement)?;
-        Ok(Outcome::Accepted(()))
-    })
-}
+pub use answer::{Answer, answer};
+pub use cancel::{Cancel, cancel, cancel_in};
+pub use policy::{Swept, expire, sweep, timeout};
+pub use request::request_in;
+pub use submit::submit_in;

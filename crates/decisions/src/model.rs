@@ -1,73 +1,109 @@
 //! The nouns of the domain and what they may be. Pure: no SQL, no clock, no I/O.
+//!
+//! What a person sees ([`Presentation`], [`Choice`], [`ChannelRequest`]) is an explicit list of texts and never derived from the
+//! machine data under decision. What is private ([`Source`], [`Submission`], [`AcceptedRecord`]) shows neither actor nor key nor
+//! text in `Debug`; what models, runs and viewers may see of an answer is its [`DecisionReceipt`].
+//!
+//! Not here: digests (`digest`), the order in which a request is shown (`document`), rows (`store`, `views`).
+#![warn(clippy::wildcard_enum_match_arm)]
 
-use holdpoint_state::Resource;
-use holdpoint_state::clock::UnixMillis;
+mod choice;
+mod fields;
+mod id;
+mod instant;
+mod invalid;
+mod judge;
+mod presentation;
+pub(crate) mod record;
+mod request;
+mod response;
+mod submission;
+mod text;
 
-use crate::error::DecisionError;
+pub use choice::{Choice, Choices, TextInput};
+pub use id::{Audience, ChannelId, ChoiceId, DecisionId};
+pub use instant::{from_iso, to_iso};
+pub use invalid::{
+    BLOCKS_MAX, FINGERPRINT_CHARS, IDENTITY_BYTES_MAX, ITEMS_MAX, Invalid, Limit,
+    PRESENTATION_UNITS_MAX, STRING_UNITS_MAX, TRANSPORT_PARTS_MAX,
+};
+pub use judge::{Candidate, Earlier, Situation, Verdict, judge};
+pub use presentation::{Block, Field, PRESENTATION_SCHEMA, Presentation};
+pub use record::{
+    ACCEPTED_SCHEMA, AcceptedRecord, CANCELLATION_SCHEMA, CancelReason, CancellationRecord,
+    DecisionReceipt, Outcome, Provenance, RECEIPT_SCHEMA, RESOLUTION_SCHEMA, Resolution, Source,
+};
+pub use request::{
+    CHANNEL_SCHEMA, ChannelRequest, Draft, OnTimeout, REQUEST_SCHEMA, Request, StoredProblem,
+};
+pub use response::{RejectCode, Response};
+pub use submission::{
+    Adopted, Conflict, Judged, Rejection, Submission, SubmissionResult, SubmissionSource,
+    submission_id,
+};
+pub use text::units;
 
 /// The resource type of the domain.
 pub const RESOURCE_TYPE: &str = "decision";
+/// The local channel: the session of the run itself.
+pub const LOCAL_CHANNEL: &str = "pi";
 
-/// How long a name may be, in characters.
-pub const NAME_CHARS_MAX: usize = 200;
-
-/// What a decision is called: its natural key, which never changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name(String);
-
-impl Name {
-    /// Checks a name.
-    ///
-    /// # Errors
-    ///
-    /// [`DecisionError::Name`] unless it has 1 to [`NAME_CHARS_MAX`] characters, none of them a control character.
-    pub fn new(text: impl Into<String>) -> Result<Self, DecisionError> {
-        let text = text.into();
-        let is_right = !text.is_empty()
-            && text.chars().count() <= NAME_CHARS_MAX
-            && !text.chars().any(char::is_control);
-        if is_right {
-            Ok(Self(text))
-        } else {
-            Err(DecisionError::Name)
+/// A closed set of words, as they are stored.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
         }
-    }
 
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
+        impl $name {
+            /// Every one.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-    /// The resource of that name.
-    pub fn resource(&self) -> Resource {
-        Resource::new(RESOURCE_TYPE, self.as_str())
-    }
-}
+            /// The word that is stored.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)*
+                }
+            }
 
-/// One decision as readers see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision {
-    /// Its name.
-    pub name: String,
-    /// How often it changed, from 1.
-    pub revision: u64,
-    /// When it was made.
-    pub created_at: UnixMillis,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_is_short_and_printable() {
-        let longest = "x".repeat(NAME_CHARS_MAX);
-        for right in ["a", "two words", longest.as_str()] {
-            assert_eq!(Name::new(right).map(|name| name.0).unwrap(), right);
+            /// Reads the stored word.
+            pub fn from_text(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|one| one.as_str() == text)
+            }
         }
-        let too_long = "x".repeat(NAME_CHARS_MAX + 1);
-        for wrong in ["", "a\nb", "\u{1b}[2J", too_long.as_str()] {
-            assert!(matches!(Name::new(wrong), Err(DecisionError::Name)));
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str(self.as_str())
+            }
         }
-    }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
+                Self::from_text(&text).ok_or_else(|| serde::de::Error::custom("not a word of this set"))
+            }
+        }
+
+        impl holdpoint_state::sql::ToSql for $name {
+            fn to_sql(&self) -> Result<holdpoint_state::sql::ToSqlOutput<'_>, holdpoint_state::sql::SqlError> {
+                Ok(holdpoint_state::sql::ToSqlOutput::from(self.as_str()))
+            }
+        }
+
+        impl holdpoint_state::sql::FromSql for $name {
+            fn column_result(value: holdpoint_state::sql::ValueRef<'_>) -> holdpoint_state::sql::FromSqlResult<Self> {
+                Self::from_text(value.as_str()?).ok_or(holdpoint_state::sql::FromSqlError::InvalidType)
+            }
+        }
+    };
 }
+pub(crate) use words;

@@ -1,0 +1,106 @@
+//! T5 and T6: somebody with control ends a decision, or its run ends.
+
+use holdpoint_state::{Actor, Change, Command, Database, Outcome, Receipt};
+
+use super::answer::or_not_found;
+use super::resolve::{Bid, RunSide, resolve};
+use crate::error::DecisionError;
+use crate::model::{Candidate, DecisionId, Judged};
+use crate::operations;
+use crate::store::decisions;
+
+/// How long a stored reason may be, in characters; what is cut off shows as an ellipsis.
+const REASON_CHARS_MAX: usize = 1_000;
+
+/// A wish to end a decision without an answer.
+#[derive(Debug, Clone)]
+pub struct Cancel {
+    decision: DecisionId,
+    actor: Actor,
+    reason: Option<String>,
+}
+
+impl Cancel {
+    /// By explicit control from outside.
+    pub fn of(decision: &DecisionId) -> Self {
+        Self {
+            decision: decision.clone(),
+            actor: Actor::control("program"),
+            reason: None,
+        }
+    }
+
+    /// Says who asks. Only control may.
+    #[must_use]
+    pub fn by(mut self, actor: Actor) -> Self {
+        self.actor = actor;
+        self
+    }
+
+    /// Gives a reason, for the audit trail.
+    #[must_use]
+    pub fn because(mut self, reason: &str) -> Self {
+        let is_long = REASON_CHARS_MAX < reason.chars().count();
+        let kept: String = reason.chars().take(REASON_CHARS_MAX).collect();
+        self.reason = Some(if is_long { format!("{kept}…") } else { kept });
+        self
+    }
+}
+
+/// Ends an open decision without an answer. Its run is cancelled by the effect `decision.cancel_parent`, which is reserved in the same
+/// transaction. Repeating it adopts the first.
+///
+/// # Errors
+///
+/// [`holdpoint_state::StateError::ActorDenied`] unless control asks; [`DecisionError::Corrupt`] and [`DecisionError::Incompatible`].
+pub fn cancel(db: &Database, cancel: &Cancel) -> Result<Receipt<Judged>, DecisionError> {
+    let cancel = cancel.clone();
+    let command =
+        Command::new(&operations::CANCEL, cancel.decision.resource()).by(cancel.actor.clone());
+    let judged = db.commit(command, move |change| {
+        let Some(stored) = decisions::load(change)? else {
+            return Ok(Outcome::Refused(Judged::NotFound));
+        };
+        let bid = Bid {
+            candidate: Candidate::Cancel,
+            from: None,
+            key: &format!("cancel-{}", cancel.decision),
+            answer: None,
+            seen: stored.request.request_digest(),
+            reason: cancel.reason.as_deref(),
+            run: RunSide::Nested,
+        };
+        resolve(change, &stored, &bid)
+    });
+    or_not_found(judged)
+}
+
+/// Ends the open decisions of the run of this change, which is ending: in the same transaction, by the one function that resolves. The
+/// run itself settles request, attempt and messages. Returns how many there were.
+///
+/// # Errors
+///
+/// [`DecisionError::Corrupt`] and [`DecisionError::Incompatible`] for a request that can't be used, and the run does not end.
+pub fn cancel_in(change: &mut Change<'_>) -> Result<usize, DecisionError> {
+    let open = decisions::open_of_run(change)?;
+    for decision in &open {
+        let command = Command::new(&operations::CANCEL_WITH_RUN, decision.resource())
+            .by(change.actor().clone());
+        change.also(&command, |change| {
+            let Some(stored) = decisions::load(change)? else {
+                return Ok(Outcome::Refused(Judged::NotFound));
+            };
+            let bid = Bid {
+                candidate: Candidate::Cancel,
+                from: None,
+                key: &format!("cancel-{decision}"),
+                answer: None,
+                seen: stored.request.request_digest(),
+                reason: Some("the run ended"),
+                run: RunSide::Ending,
+            };
+            resolve(change, &stored, &bid)
+        })?;
+    }
+    Ok(open.len())
+}
