@@ -68,13 +68,14 @@ pub use submit::{
     AssistantText, Submission, Submitted, Validating, accept_candidate, assistant,
     begin_validation, reject_candidate, submit,
 };
+pub(crate) use submit::{accept_candidate_said, reject_candidate_said};
 pub(crate) use turns::{Reporter, end as end_turn, start as start_turn};
 pub use turns::{TurnReport, TurnStart, TurnStop};
 pub(crate) use update::publish_said;
 pub use update::{Published, SessionUpdate, publish, publish_from_session};
 pub(crate) use worker::{
     Aftermath, Launching, RefusedMessage, Said, WorkerExit, begin, launch, worker_exited,
-    worker_gone,
+    worker_gone, worker_ready,
 };
 
 /// The touches that one command makes of its run, in order. The last one is the command's own.

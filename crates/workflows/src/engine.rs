@@ -23,7 +23,9 @@ pub(crate) use drive::execute_for;
 pub(crate) use early::Early;
 pub(crate) use executor::Executor;
 pub(crate) use facts::Documents;
-pub(crate) use host::{Direct, Host, Stepped, is_effect_conflict, without_effect};
+pub(crate) use host::{
+    Direct, Host, Opening, Stepped, effectless, is_effect_conflict, without_effect,
+};
 pub(crate) use node::{adopted_value, execution};
 pub(crate) use publish::{AGAIN_FIRST, AGAIN_MAX};
 pub(crate) use runner::{Executed, Runner};

@@ -234,8 +234,10 @@ impl AttemptStatus {
 words! {
     /// Where a worker process stands.
     pub enum WorkerStatus {
-        /// It was launched, and has proposed nothing yet.
+        /// It was launched, and has not said anything yet.
         Starting = "starting",
+        /// It has its run and is known as a process; it has proposed nothing yet.
+        Ready = "ready",
         /// It executes its run.
         Running = "running",
         /// It ended by itself.
@@ -256,7 +258,7 @@ words! {
 impl WorkerStatus {
     /// Whether its process may be alive.
     pub fn is_live(self) -> bool {
-        matches!(self, Self::Starting | Self::Running)
+        matches!(self, Self::Starting | Self::Ready | Self::Running)
     }
 }
 

@@ -84,6 +84,8 @@ operations! {
         "Parks the run because the history of its live settings does not add up, so that no node may read them.";
     PARK_NO_PROGRESS = "run.park_no_progress", "run.worker_no_progress", RUNNERS, RequiredUnrenewed, OPEN => OPEN,
         "Parks the run because its runner ended without advancing it.";
+    WORKER_READY = "run.worker_ready", "run.worker_ready", RUNNERS, RequiredUnrenewed, &[] => &[],
+        "Notes the process of a worker that has its run and is about to propose. It changes nothing of the run: its event is never written.";
     WORKER_GONE = "run.worker_gone", "run.worker_gone", RUNNERS, NotRequired, &[] => &[],
         "Notes how a worker process ended that has no say in its run any more. It changes nothing of the run: its event is never written.";
     COMPLETE = "run.complete", "run_completed", RUNNERS, RequiredUnrenewed, &["running"] => &["completed"],

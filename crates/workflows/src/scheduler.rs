@@ -182,9 +182,9 @@ impl Scheduler {
     /// Waits until nothing is executed and a fresh search finds no work, or until the limit. Returns whether it became idle.
     ///
     /// Runs that wait for an answer, that are parked, or whose workflow this program does not know, are no work. A run that is left
-    /// alone after an error, or after the end of its worker process, is work for its first three back-offs
-    /// ([`SchedulerOptions::back_off`]); one that fails again after those is none. What a [`Duty`] has to do now is work; what it has to
-    /// do later is none, nor is what it failed at and tries again later.
+    /// alone for a while after the end of its worker process, or because the store was busy, is work for its first three back-offs
+    /// ([`SchedulerOptions::back_off`]); after those, and after any other error, it is none. What a [`Duty`] has to do now is work; what it
+    /// has to do later is none, nor is what it failed at and tries again later.
     pub fn wait_until_idle(&self, limit: Duration) -> bool {
         let mut left = limit;
         loop {
@@ -325,19 +325,19 @@ impl Shared {
         };
         match executed {
             Ok(Executed::Released | Executed::Raced) => Taken::Done,
-            Ok(Executed::Again) => {
-                self.hub.offer(&run);
-                Taken::Done
-            }
             Ok(Executed::Lost) => {
                 tracing::info!(run = %run, "the claim was lost; whoever has it now goes on");
                 Taken::Done
             }
             Ok(Executed::Unknown) => Taken::Unknown,
-            Ok(Executed::Crashed) => Taken::Failed,
+            Ok(Executed::Crashed) => Taken::Interrupted,
             Err(error) => {
                 tracing::warn!(run = %run, error = %error, "a run could not be executed; it is tried again later");
-                Taken::Failed
+                if error.is_retryable() {
+                    Taken::Interrupted
+                } else {
+                    Taken::Failed
+                }
             }
         }
     }

@@ -217,8 +217,8 @@ CREATE TABLE run_workers (
     launch_envelope_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
     pid INTEGER CHECK (pid > 0),
     process_start_identity TEXT,
-    status TEXT NOT NULL CHECK (status = 'starting' OR status = 'running' OR status = 'exited' OR status = 'cancelled'
-        OR status = 'timedOut' OR status = 'crashed' OR status = 'claimLost' OR status = 'orphaned'),
+    status TEXT NOT NULL CHECK (status = 'starting' OR status = 'ready' OR status = 'running' OR status = 'exited'
+        OR status = 'cancelled' OR status = 'timedOut' OR status = 'crashed' OR status = 'claimLost' OR status = 'orphaned'),
     started_at INTEGER NOT NULL,
     ready_at INTEGER,
     finished_at INTEGER,
@@ -229,11 +229,12 @@ CREATE TABLE run_workers (
     UNIQUE (run_key, generation),
     CHECK ((pid IS NULL) = (process_start_identity IS NULL)),
     CHECK ((pid IS NULL) = (ready_at IS NULL)),
-    CHECK (status <> 'running' OR pid IS NOT NULL),
-    CHECK ((finished_at IS NULL) = (status = 'starting' OR status = 'running'))
+    CHECK (pid IS NOT NULL OR (status <> 'ready' AND status <> 'running')),
+    CHECK (pid IS NULL OR status <> 'starting'),
+    CHECK ((finished_at IS NULL) = (status = 'starting' OR status = 'ready' OR status = 'running'))
 ) STRICT;
 -- For store::workers::orphan: at most one worker of a run is alive.
-CREATE UNIQUE INDEX run_workers_one_live ON run_workers (run_key) WHERE (status = 'starting' OR status = 'running');
+CREATE UNIQUE INDEX run_workers_one_live ON run_workers (run_key) WHERE (status = 'starting' OR status = 'ready' OR status = 'running');
 
 -- The messages of a worker process that were judged, so that a repeat gets the same answer.
 CREATE TABLE worker_messages (

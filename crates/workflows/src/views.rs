@@ -27,7 +27,7 @@ pub(crate) use due::{due, next_expiry};
 pub use explain::{Explanation, Holder, explain};
 pub use follow_ups::{FollowUpDisplay, FollowUpView, follow_ups};
 pub use list::{Filter, Page, RunSummary, list};
-pub(crate) use load::{LoadedRun, OpenAttempt, definition_snapshot, load, pinned};
+pub(crate) use load::{Asked, LoadedRun, OpenAttempt, definition_snapshot, load, pinned};
 pub use messages::{
     AgentRequestView, MessageView, TerminalView, TurnView, Verdict, agent_requests,
     messages_of_run, messages_of_session, next_message, terminal_view, verdict,

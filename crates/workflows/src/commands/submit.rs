@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::advance::{self, Advanced, FinishedAttempt, Move};
 use super::answer::{self, Admitted, Answered, Wish};
+use super::worker::Said;
 use super::{Touches, messages};
 use crate::definition::Definition;
 use crate::error::WorkflowError;
@@ -353,12 +354,7 @@ pub fn begin_validation(
     db.commit(command, move |change| {
         let run = store::runs::run(change)?;
         super::claim::check_open(&run)?;
-        let request = store::requests::pending(change)?
-            .ok_or_else(|| run.rejected("it waits for no answer"))?;
-        let submission = store::requests::validating(change, request.key)?
-            .ok_or_else(|| run.rejected("there is no candidate to look at"))?;
-        // An owner that gave the lease back is gone from it; one that was lost still stands there.
-        let was_lost = change.lease()?.owner.is_some();
+        let look = look(change, &run)?;
         let claim = change.claim(&owner, lease_ms)?;
         let mut touches = Touches::default();
         touches.add(
@@ -367,25 +363,81 @@ pub fn begin_validation(
             None,
             Some(Payload::json(&json!({ "generation": claim.generation() }))?),
         )?;
-        if was_lost {
-            refuse(change, &mut touches, &run, VALIDATION_LOST)?;
-            touches.finish(change)?;
-            return Ok(Outcome::Accepted(Validating::Lost));
+        store::workers::orphan(change)?;
+        let looking = look.begin(change, &mut touches, &run)?;
+        touches.finish(change)?;
+        Ok(Outcome::Accepted(match looking {
+            Looking::Begun => Validating::Owned(claim),
+            Looking::Lost => Validating::Lost,
+        }))
+    })
+}
+
+/// A candidate that somebody is about to look at.
+pub(super) struct Look {
+    request: String,
+    submission: String,
+    was_lost: bool,
+}
+
+/// What came of the beginning of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Looking {
+    Begun,
+    /// Whoever looked before was lost. The candidate is refused, and the run given back.
+    Lost,
+}
+
+/// The candidate of the run of this change, before anybody claims it for a look.
+pub(super) fn look(
+    change: &mut Change<'_>,
+    run: &store::runs::RunRow,
+) -> Result<Look, WorkflowError> {
+    let request =
+        store::requests::pending(change)?.ok_or_else(|| run.rejected("it waits for no answer"))?;
+    let submission = store::requests::validating(change, request.key)?
+        .ok_or_else(|| run.rejected("there is no candidate to look at"))?;
+    Ok(Look {
+        request: request.request_id,
+        submission,
+        // An owner that gave the lease back is gone from it; one that was lost still stands there.
+        was_lost: change.lease()?.owner.is_some(),
+    })
+}
+
+impl Look {
+    /// Begins the look under the claim that this change made.
+    pub(super) fn begin(
+        &self,
+        change: &mut Change<'_>,
+        touches: &mut Touches,
+        run: &store::runs::RunRow,
+    ) -> Result<Looking, WorkflowError> {
+        if self.was_lost {
+            refuse(change, touches, run, VALIDATION_LOST)?;
+            return Ok(Looking::Lost);
         }
-        let payload = json!({ "requestId": request.request_id, "submissionId": submission });
+        let payload = json!({ "requestId": self.request, "submissionId": self.submission });
         touches.add(
             change,
             &operations::VALIDATE,
             Some((run.status.as_str(), "waiting")),
             Some(Payload::json(&payload)?),
         )?;
-        touches.finish(change)?;
-        Ok(Outcome::Accepted(Validating::Owned(claim)))
+        Ok(Looking::Begun)
+    }
+}
+
+/// Whether somebody looks at a candidate of the run of this change.
+pub(super) fn has_candidate(change: &mut Change<'_>) -> Result<bool, WorkflowError> {
+    Ok(match store::requests::pending(change)? {
+        Some(request) => store::requests::validating(change, request.key)?.is_some(),
+        None => false,
     })
 }
 
 /// Refuses the candidate of the run of this change with a text, and gives the run back.
-fn refuse(
+pub(super) fn refuse(
     change: &mut Change<'_>,
     touches: &mut Touches,
     run: &store::runs::RunRow,
@@ -415,13 +467,26 @@ pub fn reject_candidate(
     claim: &Claim,
     message: &str,
 ) -> Result<Receipt<()>, WorkflowError> {
+    reject_candidate_said(db, claim, message, None)
+}
+
+/// [`reject_candidate`] with the message of the worker process that looked; it is the worker's first and last.
+pub(crate) fn reject_candidate_said(
+    db: &Database,
+    claim: &Claim,
+    message: &str,
+    said: Option<&Said>,
+) -> Result<Receipt<()>, WorkflowError> {
     let command = Command::new(&operations::REJECT_CANDIDATE, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim);
-    let message = message.to_owned();
+    let (message, said) = (message.to_owned(), said.cloned());
     db.commit(command, move |change| {
         let run = store::runs::run(change)?;
         let mut touches = Touches::default();
+        if let Some(said) = &said {
+            said.open(change, None)?;
+        }
         refuse(change, &mut touches, &run, &message)?;
         touches.finish(change)?;
         Ok(Outcome::Accepted(()))
@@ -442,10 +507,23 @@ pub fn accept_candidate(
     finished: FinishedAttempt,
     next: Move,
 ) -> Result<Receipt<Advanced>, WorkflowError> {
+    accept_candidate_said(db, claim, definition, submission, (finished, next), None)
+}
+
+/// [`accept_candidate`] with the message of the worker process that looked; it is the worker's first.
+pub(crate) fn accept_candidate_said(
+    db: &Database,
+    claim: &Claim,
+    definition: &Definition,
+    submission: &str,
+    (finished, next): (FinishedAttempt, Move),
+    said: Option<&Said>,
+) -> Result<Receipt<Advanced>, WorkflowError> {
     let command = Command::new(&operations::ACCEPT_INTERACTION, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim);
     let (definition, submission) = (definition.clone(), submission.to_owned());
+    let said = said.cloned();
     db.commit(command, move |change| {
         let run = store::runs::run(change)?;
         let request = store::requests::pending(change)?
@@ -486,6 +564,9 @@ pub fn accept_candidate(
             AttemptStatus::Running,
         )?;
         let advanced = advance::step(change, &mut touches, &definition, Some(&finished), &next)?;
+        if let Some(said) = &said {
+            said.open(change, Some(&advanced))?;
+        }
         touches.finish(change)?;
         Ok(Outcome::Accepted(advanced))
     })

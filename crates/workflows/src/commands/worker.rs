@@ -9,16 +9,19 @@ use serde_json::json;
 use super::advance::Advanced;
 use super::claim::{self, Begun};
 use super::park::{give_back, park_ambiguous};
+use super::submit::{self, Looking};
 use super::{Plan, Touches, terminal};
 use crate::definition::Definition;
 use crate::error::WorkflowError;
 use crate::id::RunId;
 use crate::model::{
-    LOAD_FAILED, MessageOutcome, ParkCode, RunStatus, TerminalStatus, WorkerStatus, cut, resource,
+    LOAD_FAILED, MessageOutcome, ParkCode, RunStatus, TerminalStatus, VALIDATION_LOST,
+    WorkerStatus, cut, resource,
 };
 use crate::operations;
 use crate::store;
 use crate::store::workers::{self, Process};
+use crate::views::Asked;
 use crate::worker::Reply;
 
 /// A message of a worker process, to be saved with what it did.
@@ -41,6 +44,16 @@ impl Said {
             id: self.id,
             fingerprint: self.fingerprint,
         }
+    }
+
+    /// Saves the message, which is the first proposal of its worker, as accepted by this change.
+    pub(super) fn open(
+        &self,
+        change: &mut Change<'_>,
+        advanced: Option<&Advanced>,
+    ) -> Result<(), WorkflowError> {
+        workers::begin(change, &self.epoch)?;
+        self.save(change, advanced)
     }
 
     /// Saves the message as accepted by this change, with the answer that its worker gets.
@@ -70,14 +83,14 @@ pub(crate) struct Launching<'a> {
     pub(crate) owner: Owner,
     pub(crate) lease_ms: i64,
     pub(crate) definition: &'a Definition,
-    /// Whether a model spent the time of what the run waits for.
-    pub(crate) is_expired: bool,
+    /// What it waits for: a candidate that the worker is to look at, or a request whose time a model spent.
+    pub(crate) asked: Option<&'a Asked>,
     /// The worker: one process for one generation.
     pub(crate) epoch: String,
 }
 
-/// Takes a run for a worker process that is not launched yet. `None` when the outcome of an effect of a lost runner can't be known:
-/// the run is parked then.
+/// Takes a run for a worker process that is not launched yet. `None` when there is nothing to launch one for: the outcome of an effect
+/// of a lost runner can't be known, and the run is parked; or whoever looked at its candidate was lost, and it is refused.
 pub(crate) fn launch(
     db: &Database,
     launching: Launching<'_>,
@@ -88,9 +101,13 @@ pub(crate) fn launch(
     let (owner, lease_ms, epoch) = (launching.owner, launching.lease_ms, launching.epoch);
     let digest = Digest(launching.definition.digest());
     let has_settings = launching.definition.has_settings();
+    let looks = launching
+        .asked
+        .is_some_and(|asked| asked.candidate.is_some());
+    let is_expired = launching.asked.is_some_and(|asked| asked.is_expired);
     db.commit(command, move |change| {
         let run = store::runs::run(change)?;
-        if launching.is_expired {
+        if looks || is_expired {
             claim::check_open(&run)?;
         } else {
             claim::check_claimable(change, &run)?;
@@ -101,6 +118,7 @@ pub(crate) fn launch(
         if has_settings {
             super::settings::check_history(change)?;
         }
+        let look = looks.then(|| submit::look(change, &run)).transpose()?;
         let claim = change.claim(&owner, lease_ms)?;
         let mut touches = Touches::default();
         touches.add(
@@ -113,6 +131,12 @@ pub(crate) fn launch(
             }))?),
         )?;
         workers::orphan(change)?;
+        if let Some(look) = &look
+            && look.begin(change, &mut touches, &run)? == Looking::Lost
+        {
+            touches.finish(change)?;
+            return Ok(Outcome::Accepted(None));
+        }
         if run.status == RunStatus::Running {
             let recovered = change.recover_effects()?;
             if let Some(effect) = recovered.ambiguous.first() {
@@ -121,7 +145,9 @@ pub(crate) fn launch(
                 return Ok(Outcome::Accepted(None));
             }
         }
-        store::queue::launch(change)?;
+        if look.is_none() {
+            store::queue::launch(change)?;
+        }
         let envelope = Payload::json(&json!({
             "runId": run.run_id,
             "generation": claim.generation(),
@@ -136,13 +162,30 @@ pub(crate) fn launch(
     })
 }
 
+/// A worker said that it is ready: its process is known from here on. Nothing of the run changes.
+pub(crate) fn worker_ready(
+    db: &Database,
+    claim: &Claim,
+    epoch: &str,
+    process: Process,
+) -> Result<Receipt<()>, WorkflowError> {
+    let command = Command::new(&operations::WORKER_READY, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim);
+    let epoch = epoch.to_owned();
+    db.commit(command, move |change| {
+        workers::ready(change, &epoch, &process)?;
+        Ok(Outcome::Refused(()))
+    })
+}
+
 /// The first proposal of a worker: the run goes on, and the worker is known to.
 pub(crate) fn begin(
     db: &Database,
     claim: &Claim,
     definition: &Definition,
     plan: Plan,
-    (process, said): (Process, Said),
+    said: Said,
 ) -> Result<Receipt<Begun>, WorkflowError> {
     let operation = match &plan {
         Plan::First { .. } => &operations::INITIALIZE,
@@ -157,7 +200,7 @@ pub(crate) fn begin(
     db.commit(command, move |change| {
         let run = store::runs::run(change)?;
         let mut touches = Touches::default();
-        workers::begin(change, &said.epoch, &process)?;
+        workers::begin(change, &said.epoch)?;
         store::queue::execute(change)?;
         let begun = claim::begin(change, &mut touches, (&run, &definition), &plan)?;
         match &begun {
@@ -221,7 +264,7 @@ fn record(change: &mut Change<'_>, exit: &WorkerExit) -> Result<(), WorkflowErro
 }
 
 /// A worker ended while its claim stands. Steps in order of precedence (workflows reference, section 3.10): effects that were being
-/// applied, a failed load, no progress, and only then another worker. Candidate answers are looked at by hosts.
+/// applied, a candidate that it should have looked at, a failed load, no progress, and only then another worker.
 pub(crate) fn worker_exited(
     db: &Database,
     claim: &Claim,
@@ -233,13 +276,20 @@ pub(crate) fn worker_exited(
         .holding(claim);
     let (exit, aftermath) = (exit.clone(), aftermath.clone());
     db.commit(command, move |change| {
-        let (status, _) = store::runs::status(change)?;
+        let run = store::runs::run(change)?;
+        let status = run.status;
         let mut touches = Touches::default();
         record(change, &exit)?;
         let recovered = change.recover_effects()?;
         match (recovered.ambiguous.first(), &aftermath) {
             (Some(effect), _) => {
                 park_ambiguous(change, &mut touches, status, effect.as_str())?;
+            }
+            // What kills one worker might kill each: whoever submitted it is told. One that was not ready did not see it.
+            (None, Aftermath::NoProgress(_) | Aftermath::LoadFailed(_))
+                if submit::has_candidate(change)? =>
+            {
+                submit::refuse(change, &mut touches, &run, VALIDATION_LOST)?;
             }
             (None, Aftermath::LoadFailed(error)) => {
                 let ending = terminal::Ending {

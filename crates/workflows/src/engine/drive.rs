@@ -13,13 +13,14 @@ use super::Deadlines;
 use super::active::Stop;
 use super::executor::Executor;
 use super::facts::Facts;
-use super::host::{Host, Stepped, conflict_error};
+use super::host::{Host, Opening, Stepped, conflict_error};
 use super::node::{Ended, NodeEnd, NodeRun, execution};
 use super::plan::{NextMove, Planner, storable};
 use super::runner::Executed;
+use super::validation::{Look, Looked};
 use crate::agents::AgentExecutor;
 use crate::commands::{
-    Advanced, Ask, FinishedAttempt, Move, NewAttempt, Notification, Plan, Route, Unsettled,
+    Advanced, Ask, FinishedAttempt, Move, NewAttempt, Notification, Route, Unsettled,
 };
 use crate::definition::{Definition, Node, NodeError, NodeKind, Recovery, StopReason, TimeBudget};
 use crate::error::WorkflowError;
@@ -35,33 +36,73 @@ pub(super) struct Drive<'a, H> {
     pub(super) deadlines: &'a Deadlines,
 }
 
-/// Executes a run that was read, for a host that has its claim: plans the first move, has it made by `begin`, and goes on from there.
-pub(crate) fn execute_for<H: Host>(
+/// Executes a run that was read, for a host that has its claim: looks at its candidate if it has one, plans the first move, has it
+/// made, and goes on from there.
+pub(crate) fn execute_for<H: Opening>(
     host: &H,
     loaded: &LoadedRun,
     (definition, agents): (&Definition, Option<&Arc<dyn AgentExecutor>>),
     deadlines: &Deadlines,
     executor: &mut Executor,
-    begin: impl FnOnce(&Plan) -> Result<Stepped, WorkflowError>,
 ) -> Result<Executed, WorkflowError> {
     let mut facts = Arc::new(Facts::of(loaded, definition));
-    let (plan, failure) = Planner {
-        definition,
-        executor: &mut *executor,
-        deadlines,
-        documents: host.documents(),
-    }
-    .first(loaded, &mut facts, host.now())?;
-    let Stepped {
-        advanced,
-        is_effectless,
-    } = begin(&plan)?;
-    let failure = if is_effectless {
+    let documents = host.documents();
+    let candidate = loaded
+        .asked
+        .as_ref()
+        .and_then(|asked| asked.candidate.as_ref());
+    let (next, stepped, failure) = if let Some((_, value)) = candidate {
+        let look = Look {
+            host,
+            loaded,
+            definition,
+            deadlines,
+        };
+        let finished = match look.take(value, executor)? {
+            Looked::Output(finished, after) => {
+                facts = after;
+                finished
+            }
+            Looked::Refused(problem) => {
+                host.reject(&problem)?;
+                return Ok(Executed::Released);
+            }
+            Looked::Lost => return Ok(Executed::Lost),
+            Looked::CutShort => {
+                host.hand_over()?;
+                return Ok(Executed::Released);
+            }
+        };
+        let mut planner = Planner {
+            definition,
+            executor: &mut *executor,
+            deadlines,
+            documents,
+        };
+        let NextMove { next, failure } = planner.next(&facts)?;
+        let next = match next {
+            Move::Start(_) if host.is_draining() => Move::HandOver,
+            other => other,
+        };
+        let stepped = host.accept(&finished, &next)?;
+        (next, stepped, failure)
+    } else {
+        let mut planner = Planner {
+            definition,
+            executor: &mut *executor,
+            deadlines,
+            documents,
+        };
+        let (plan, failure) = planner.first(loaded, &mut facts, host.now())?;
+        let stepped = host.begin(&plan)?;
+        (plan.next().clone(), stepped, failure)
+    };
+    let failure = if stepped.is_effectless {
         Some(conflict_error())
     } else {
         failure
     };
-    match begun(plan.next().clone(), advanced, failure) {
+    match begun(next, stepped.advanced, failure) {
         Some(current) => Drive {
             host,
             definition,

@@ -68,6 +68,18 @@ pub(crate) trait Host {
     fn hand_over(&self) -> Result<(), WorkflowError>;
 }
 
+/// What only a worker process proposes: the first move with a run that was launched for it.
+pub(crate) trait Opening: Host {
+    /// The run goes on.
+    fn begin(&self, plan: &Plan) -> Result<Stepped, WorkflowError>;
+
+    /// The candidate that the run was launched for is the output: its attempt ends, with the move after it.
+    fn accept(&self, finished: &FinishedAttempt, next: &Move) -> Result<Stepped, WorkflowError>;
+
+    /// The candidate is refused; its run waits for another one.
+    fn reject(&self, problem: &str) -> Result<(), WorkflowError>;
+}
+
 /// The host of runs that are executed on its own threads.
 pub(crate) struct Direct<'a> {
     pub(crate) db: &'a Database,

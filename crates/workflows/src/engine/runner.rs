@@ -34,8 +34,6 @@ pub(crate) enum Executed {
     Lost,
     /// This program does not have its workflow.
     Unknown,
-    /// It was given back, and can be taken up again at once.
-    Again,
     /// Its worker process ended on the way; the run was given back.
     Crashed,
 }
@@ -114,9 +112,11 @@ impl Runner {
         }
         if let Some(asked) = &loaded.asked {
             match &asked.candidate {
-                Some((id, value)) => {
+                // Where there are worker processes, one of them looks, and goes on with what follows.
+                Some((id, value)) if self.launcher.is_none() => {
                     return self.validate(loaded, &definition, (id, value), executor);
                 }
+                Some(_) => {}
                 None if asked.is_expired => {}
                 // It waits, and nothing came.
                 None => return Ok(Executed::Raced),
@@ -221,7 +221,7 @@ impl Runner {
                 owner: self.owner.clone(),
                 lease_ms: self.lease_ms,
                 definition,
-                is_expired: loaded.asked.as_ref().is_some_and(|asked| asked.is_expired),
+                asked: loaded.asked.as_ref(),
                 epoch: epoch.clone(),
             },
         );

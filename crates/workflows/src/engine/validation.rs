@@ -1,18 +1,20 @@
 //! Looks at a candidate for the output of an agent, and goes on with the run when it is the output.
 //!
 //! The author's check is called under a claim while the run goes on waiting, so that a runner that is lost in the middle leaves
-//! nothing to undo. Not here: what a verdict does to rows (`commands::submit`).
+//! nothing to undo. A thread of the host looks ([`Runner::validate`]), or a worker process does, by the same [`Look`]. Not here: what
+//! a verdict does to rows (`commands::submit`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
+use super::Deadlines;
 use super::active::{ActiveRun, Stop};
 use super::drive::begun;
 use super::executor::{Executor, Ran};
 use super::facts::Facts;
-use super::host::{conflict_error, effectless, has_effect, is_effect_conflict};
+use super::host::{Direct, Host, conflict_error, effectless, has_effect, is_effect_conflict};
 use super::plan::{NextMove, storable};
 use super::runner::{Executed, Runner, is_race};
 use crate::agents::extract;
@@ -37,9 +39,6 @@ impl Runner {
         executor: &mut Executor,
     ) -> Result<Executed, WorkflowError> {
         let run = &loaded.run_id;
-        let Some(attempt) = &loaded.attempt else {
-            return Ok(Executed::Raced);
-        };
         if self.is_draining() {
             return Ok(Executed::Raced);
         }
@@ -63,146 +62,66 @@ impl Runner {
         };
         let active = Arc::new(ActiveRun::new(claim, loaded.revision));
         self.active.insert(run, &active);
-        let look = Look {
+        let taking = Taking {
             runner: self,
             loaded,
             definition,
             active: &active,
         };
-        let executed = look.take(attempt, candidate, value, executor);
+        let executed = taking.take(candidate, value, executor);
         let executed = self.settled(&active, executed);
         self.active.remove(run);
         executed
     }
 }
 
-struct Look<'a> {
+/// A look by a thread of the host, and what follows it.
+struct Taking<'a> {
     runner: &'a Runner,
     loaded: &'a LoadedRun,
     definition: &'a Definition,
     active: &'a Arc<ActiveRun>,
 }
 
-impl Look<'_> {
+impl Taking<'_> {
     fn take(
         &self,
-        attempt: &OpenAttempt,
         candidate: &str,
         value: &Value,
         executor: &mut Executor,
     ) -> Result<Executed, WorkflowError> {
-        let (db, claim) = (&self.runner.db, &self.active.claim);
-        let mut facts = Arc::new(Facts::of(self.loaded, self.definition));
-        let judged = self.check(&facts, attempt, value, executor)?;
-        match self.active.stopped() {
-            Some(Stop::Lost) => return Ok(Executed::Lost),
-            Some(Stop::Drain) if judged.is_none() => {
-                // Cut short by the stop, not by the author: the candidate is looked at again by whoever comes next.
-                commands::hand_over(db, claim)?;
+        let (runner, claim) = (self.runner, &self.active.claim);
+        let host = Direct {
+            db: &runner.db,
+            active: self.active,
+            draining: &runner.draining,
+        };
+        let look = Look {
+            host: &host,
+            loaded: self.loaded,
+            definition: self.definition,
+            deadlines: &runner.deadlines,
+        };
+        let (finished, facts) = match look.take(value, executor)? {
+            Looked::Output(finished, facts) => (finished, facts),
+            Looked::Refused(problem) => {
+                commands::reject_candidate(&runner.db, claim, &problem)?;
                 return Ok(Executed::Released);
             }
-            Some(Stop::Drain) | None => {}
-        }
-        let stored = judged
-            .unwrap_or_else(|| {
-                Err(NodeError::new(format!(
-                    "the check took longer than {RESOLVE_LIMIT_MS} ms"
-                )))
-            })
-            .and_then(|output| Ok((storable(&output)?, output)));
-        let (stored, output) = match stored {
-            Ok(stored) => stored,
-            Err(error) => {
-                commands::reject_candidate(db, claim, &error.to_string())?;
+            Looked::Lost => return Ok(Executed::Lost),
+            Looked::CutShort => {
+                host.hand_over()?;
                 return Ok(Executed::Released);
             }
         };
-        let started_at = attempt.started_at.0;
-        let finished_at = db.clock().now().0.max(started_at);
-        let result = NodeResult {
-            attempt_id: attempt.attempt_id.clone(),
-            node_id: attempt.node_id.clone(),
-            node_type: attempt.node_type.clone(),
-            outcome: NodeOutcome::Ok,
-            started_at,
-            finished_at,
-            duration_ms: finished_at - started_at,
-            output: Some(output),
-            error: None,
-        };
-        let finished = FinishedAttempt::prepared(result.clone(), Some(stored), None);
-        Arc::make_mut(&mut facts).apply(result);
-        // Where runs are executed in processes of their own, what follows is executed there too.
-        let is_apart = self.runner.launcher.is_some();
-        let NextMove { next, failure } = if is_apart {
-            NextMove {
-                next: Move::HandOver,
-                failure: None,
-            }
-        } else {
-            self.runner
-                .planner(self.definition, executor)
-                .next(&facts)?
-        };
+        let NextMove { next, failure } = runner.planner(self.definition, executor).next(&facts)?;
         let next = match next {
-            Move::Start(_) if self.runner.is_draining() => Move::HandOver,
+            Move::Start(_) if runner.is_draining() => Move::HandOver,
             other => other,
         };
         let (next, advanced, failure) = self.accept(candidate, finished, next, failure)?;
-        if is_apart {
-            return Ok(Executed::Again);
-        }
         let current = begun(next, advanced, failure);
-        self.runner
-            .go_on(self.active, self.definition, facts, current, executor)
-    }
-
-    /// What the author's check makes of the candidate. None when it was cut short.
-    fn check(
-        &self,
-        facts: &Arc<Facts>,
-        attempt: &OpenAttempt,
-        value: &Value,
-        executor: &mut Executor,
-    ) -> Result<Option<Result<Value, NodeError>>, WorkflowError> {
-        let value = match value {
-            Value::String(text) => extract(text),
-            other => other.clone(),
-        };
-        let node = self.definition.node(&attempt.node_id);
-        let validate = match node.map(|node| &node.kind) {
-            Some(NodeKind::Agent(agent)) => match &agent.expected {
-                ExpectedOutput::Submitted { validate, .. } => validate.clone(),
-                ExpectedOutput::AssistantMessage { .. } => None,
-            },
-            _ => None,
-        };
-        let Some(validate) = validate else {
-            return Ok(Some(Ok(value)));
-        };
-        let source = self.active.begin_node();
-        #[expect(clippy::cast_precision_loss, reason = "thirty thousand")]
-        let _armed = self.runner.deadlines.arm(RESOLVE_LIMIT_MS as f64, &source);
-        let (facts, node, id) = (
-            Arc::clone(facts),
-            attempt.node_id.clone(),
-            attempt.attempt_id.clone(),
-        );
-        let visit = facts.visit(&node);
-        let signal = source.signal();
-        let ran = executor.run(&source.signal(), GRACE, move || {
-            let context = facts.context((&node, &id), visit, signal, None);
-            validate(&context, value)
-        })?;
-        Ok(match ran {
-            Ran::Done(Err(error)) if error.outcome() != NodeOutcome::Failed => None,
-            Ran::Done(judged) => Some(judged),
-            Ran::Panicked(text) => Some(Err(NodeError::named("Panic", text))),
-            Ran::Abandoned if source.signal().reason() == Some(StopReason::TimedOut) => Some(Err(
-                NodeError::new(format!("the check took longer than {RESOLVE_LIMIT_MS} ms")),
-            )),
-            Ran::Abandoned => None,
-        })
+        runner.go_on(self.active, self.definition, facts, current, executor)
     }
 
     /// Commits the acceptance with the move after it. An effect that conflicts is left out: its attempt can only fail.
@@ -228,4 +147,120 @@ impl Look<'_> {
             (Err(error), _) => Err(error),
         }
     }
+}
+
+/// What a look at a candidate came to.
+pub(super) enum Looked {
+    /// It is the output: the attempt ends with it. With the facts that hold then.
+    Output(FinishedAttempt, Arc<Facts>),
+    /// It is none, and why.
+    Refused(String),
+    /// The claim is lost.
+    Lost,
+    /// Cut short by a stop, not by the author: the candidate is looked at again by whoever comes next.
+    CutShort,
+}
+
+/// A look at the candidate of a run that was read.
+pub(super) struct Look<'a, H> {
+    pub(super) host: &'a H,
+    pub(super) loaded: &'a LoadedRun,
+    pub(super) definition: &'a Definition,
+    pub(super) deadlines: &'a Deadlines,
+}
+
+impl<H: Host> Look<'_, H> {
+    pub(super) fn take(
+        &self,
+        value: &Value,
+        executor: &mut Executor,
+    ) -> Result<Looked, WorkflowError> {
+        let Some(attempt) = &self.loaded.attempt else {
+            return Ok(Looked::Refused("no attempt waits for it".to_owned()));
+        };
+        let mut facts = Arc::new(Facts::of(self.loaded, self.definition));
+        let (documents, node) = (self.host.documents(), &attempt.node_id);
+        Facts::bind(&mut facts, documents, node, attempt.settings)?;
+        let judged = self.check(&facts, attempt, value, executor)?;
+        let judged = match (self.host.stopped(), judged) {
+            (Some(Stop::Lost), _) => return Ok(Looked::Lost),
+            (Some(Stop::Drain), None) => return Ok(Looked::CutShort),
+            (Some(Stop::Drain) | None, judged) => judged,
+        };
+        let stored = judged
+            .unwrap_or_else(|| Err(too_long()))
+            .and_then(|output| Ok((storable(&output)?, output)));
+        let (stored, output) = match stored {
+            Ok(stored) => stored,
+            Err(error) => return Ok(Looked::Refused(error.to_string())),
+        };
+        let started_at = attempt.started_at.0;
+        let finished_at = self.host.now().max(started_at);
+        let result = NodeResult {
+            attempt_id: attempt.attempt_id.clone(),
+            node_id: attempt.node_id.clone(),
+            node_type: attempt.node_type.clone(),
+            outcome: NodeOutcome::Ok,
+            started_at,
+            finished_at,
+            duration_ms: finished_at - started_at,
+            output: Some(output),
+            error: None,
+        };
+        let finished = FinishedAttempt::prepared(result.clone(), Some(stored), None);
+        Arc::make_mut(&mut facts).apply(result);
+        Ok(Looked::Output(finished, facts))
+    }
+
+    /// What the author's check makes of the candidate. None when it was cut short.
+    fn check(
+        &self,
+        facts: &Arc<Facts>,
+        attempt: &OpenAttempt,
+        value: &Value,
+        executor: &mut Executor,
+    ) -> Result<Option<Result<Value, NodeError>>, WorkflowError> {
+        let value = match value {
+            Value::String(text) => extract(text),
+            other => other.clone(),
+        };
+        let node = self.definition.node(&attempt.node_id);
+        let validate = match node.map(|node| &node.kind) {
+            Some(NodeKind::Agent(agent)) => match &agent.expected {
+                ExpectedOutput::Submitted { validate, .. } => validate.clone(),
+                ExpectedOutput::AssistantMessage { .. } => None,
+            },
+            _ => None,
+        };
+        let Some(validate) = validate else {
+            return Ok(Some(Ok(value)));
+        };
+        let source = self.host.begin_node();
+        #[expect(clippy::cast_precision_loss, reason = "thirty thousand")]
+        let _armed = self.deadlines.arm(RESOLVE_LIMIT_MS as f64, &source);
+        let (facts, node, id) = (
+            Arc::clone(facts),
+            attempt.node_id.clone(),
+            attempt.attempt_id.clone(),
+        );
+        let visit = facts.visit(&node);
+        let signal = source.signal();
+        let ran = executor.run(&source.signal(), GRACE, move || {
+            let context = facts.context((&node, &id), visit, signal, None);
+            validate(&context, value)
+        })?;
+        Ok(match ran {
+            Ran::Done(Err(error)) if error.outcome() != NodeOutcome::Failed => None,
+            Ran::Done(judged) => Some(judged),
+            Ran::Panicked(text) => Some(Err(NodeError::named("Panic", text))),
+            Ran::Abandoned if source.signal().reason() == Some(StopReason::TimedOut) => {
+                Some(Err(too_long()))
+            }
+            Ran::Abandoned => None,
+        })
+    }
+}
+
+fn too_long() -> NodeError {
+    NodeError::new(format!("the check took longer than {RESOLVE_LIMIT_MS} ms"))
 }

@@ -38,7 +38,7 @@ pub(crate) fn orphan(change: &mut Change<'_>) -> Result<(), StateError> {
         .sql()
         .prepare_cached(
             "UPDATE run_workers SET status = 'orphaned', finished_at = :now
-             WHERE run_key = :key AND (status = 'starting' OR status = 'running')",
+             WHERE run_key = :key AND (status = 'starting' OR status = 'ready' OR status = 'running')",
         )?
         .execute(named_params! { ":key": key, ":now": now })?;
     Ok(())
@@ -52,8 +52,8 @@ pub(crate) struct Process {
     pub(crate) start: String,
 }
 
-/// The worker begins: its first proposal is accepted in this change.
-pub(crate) fn begin(
+/// The worker said that it is ready.
+pub(crate) fn ready(
     change: &mut Change<'_>,
     epoch: &str,
     process: &Process,
@@ -62,12 +62,24 @@ pub(crate) fn begin(
     let written = change
         .sql()
         .prepare_cached(
-            "UPDATE run_workers SET status = 'running', pid = :pid, process_start_identity = :start, ready_at = :now
+            "UPDATE run_workers SET status = 'ready', pid = :pid, process_start_identity = :start, ready_at = :now
              WHERE worker_epoch = :epoch AND run_key = :key AND status = 'starting'",
         )?
         .execute(named_params! {
             ":epoch": epoch, ":key": key, ":pid": process.pid, ":start": process.start, ":now": now,
         })?;
+    expect_one(written, "run_workers", epoch)
+}
+
+/// The worker begins: its first proposal is accepted in this change.
+pub(crate) fn begin(change: &mut Change<'_>, epoch: &str) -> Result<(), StateError> {
+    let key = change.resource_key()?;
+    let written = change
+        .sql()
+        .prepare_cached(
+            "UPDATE run_workers SET status = 'running' WHERE worker_epoch = :epoch AND run_key = :key AND status = 'ready'",
+        )?
+        .execute(named_params! { ":epoch": epoch, ":key": key })?;
     expect_one(written, "run_workers", epoch)
 }
 

@@ -17,12 +17,12 @@ pub struct WorkerView {
     pub generation: u64,
     /// Where it stands. One that counts as alive and whose run is not its own any more shows as `orphaned`.
     pub status: WorkerStatus,
-    /// Its process; none before it began.
+    /// Its process; none before it was ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// When it was launched.
     pub started_at: UnixMillis,
-    /// When it began.
+    /// When it was ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready_at: Option<UnixMillis>,
     /// When its end was seen.

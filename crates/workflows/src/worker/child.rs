@@ -18,18 +18,19 @@ use serde_json::Value;
 use super::frame::{Frame, FrameError, Header};
 use super::launch::WorkerLimits;
 use super::message::{
-    AskDocument, AskSettings, GaveUp, Launch, LoadFailed, Nothing, PROTOCOL, Ready, Reply,
-    SaidFinish, SaidMove, SaidPlan, SaidStep, SaidUpdate, SaidWait, StopNow, StopReason, host,
-    worker,
+    AskDocument, AskSettings, GaveUp, Launch, LoadFailed, Nothing, PROTOCOL, Ready, Rejected,
+    Reply, SaidFinish, SaidMove, SaidPlan, SaidStep, SaidUpdate, SaidWait, StopNow, StopReason,
+    host, worker,
 };
 use crate::agents::AgentExecutor;
-use crate::commands::{Advanced, Ask, FinishedAttempt, Move};
+use crate::commands::{Advanced, Ask, FinishedAttempt, Move, Plan};
 use crate::definition::{CancellationSignal, CancellationSource, Definition, NodeError};
+use crate::engine::execute_for;
 use crate::engine::{AGAIN_FIRST, AGAIN_MAX};
-use crate::engine::{Deadlines, Documents, Executor, Host, Signals, Stepped, Stop, execute_for};
+use crate::engine::{Deadlines, Documents, Executor, Host, Opening, Signals, Stepped, Stop};
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, RunId};
-use crate::model::resource;
+use crate::model::{cut, resource};
 use crate::registry::{SourceResolver, Unresolved, compare_mounts};
 use crate::routing::NodeResult;
 use crate::updates::{Publisher, Update, refused};
@@ -101,7 +102,6 @@ fn work(
         (&definition, agents),
         &deadlines,
         &mut executor,
-        |plan| channel.line.propose(worker::BEGIN, &SaidPlan::of(plan)?),
     );
     match done {
         Ok(_) => Ok(()),
@@ -190,8 +190,7 @@ impl Channel {
         // Whatever this process starts must not have the channel.
         let null = File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?;
         rustix::stdio::dup2_stdin(&null).map_err(|error| format!("standard input: {error}"))?;
-        // A session of its own: what it starts can be ended with it, and no terminal reaches it.
-        let _led = rustix::process::setsid();
+        lead_session();
         let limits = WorkerLimits::default();
         let mut reader = stream.try_clone().map_err(|error| error.to_string())?;
         let (header, launch) = read_launch(&mut reader, limits.message_bytes_max)
@@ -360,6 +359,19 @@ impl Line {
     }
 }
 
+/// Leads a session of its own: what this process starts can be ended with it, and no terminal reaches it.
+///
+/// The host launched it as the leader of a group, which can't begin a session: it is in the group of its host for that moment. Where it
+/// can't begin one (its program started others before), it leads its group as before.
+fn lead_session() {
+    use rustix::process::{getpgid, getppid, setpgid, setsid};
+    let hosts = getppid().and_then(|host| getpgid(Some(host)).ok());
+    let _left = setpgid(None, hosts);
+    if setsid().is_err() {
+        let _back = setpgid(None, None);
+    }
+}
+
 fn read_launch(
     reader: &mut UnixStream,
     message_bytes_max: usize,
@@ -440,6 +452,26 @@ impl Documents for Channel {
     fn present(&self, _run: &RunId, mount_path: &str) -> Result<Option<Value>, WorkflowError> {
         let mount_path = mount_path.to_owned();
         self.line.ask(worker::SETTINGS, &AskSettings { mount_path })
+    }
+}
+
+impl Opening for Channel {
+    fn begin(&self, plan: &Plan) -> Result<Stepped, WorkflowError> {
+        self.line.propose(worker::BEGIN, &SaidPlan::of(plan)?)
+    }
+
+    fn accept(&self, finished: &FinishedAttempt, next: &Move) -> Result<Stepped, WorkflowError> {
+        let step = SaidStep {
+            finished: SaidFinish::of(finished)?,
+            next: SaidMove::of(next)?,
+        };
+        self.line.propose(worker::ACCEPT, &step)
+    }
+
+    fn reject(&self, problem: &str) -> Result<(), WorkflowError> {
+        let message = cut(problem);
+        self.line.propose(worker::REJECT, &Rejected { message })?;
+        Ok(())
     }
 }
 

@@ -117,6 +117,7 @@ impl Supervision<'_> {
         Ok(match status {
             WorkerStatus::Exited => Executed::Released,
             WorkerStatus::Starting
+            | WorkerStatus::Ready
             | WorkerStatus::Running
             | WorkerStatus::Cancelled
             | WorkerStatus::TimedOut

@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,6 +132,8 @@ impl WorkerLauncher {
             .stdin(Stdio::from(OwnedFd::from(child)))
             .stdout(writer.try_clone()?)
             .stderr(writer)
+            // What it starts before it leads a session is in its group at least, and is ended with it.
+            .process_group(0)
             .spawn()?;
         let launched = Launched {
             tail: Tail::follow(reader)?,
@@ -238,7 +240,7 @@ impl Launched {
                 let _gone = kill_process(pid, Signal::KILL);
                 self.has_ended_within(KILL_GRACE);
             }
-            // Its session is its own once it is ready; before that it has no group of its number, and nothing is met here.
+            // Its session is its own once it is ready, and its group from the beginning on.
             let _gone = kill_process_group(pid, Signal::KILL);
             for member in session(pid) {
                 let _gone = kill_process(member, Signal::KILL);

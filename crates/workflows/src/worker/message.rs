@@ -47,6 +47,10 @@ pub(crate) mod worker {
     pub(crate) const HEARTBEAT: &str = "heartbeat";
     /// [`SaidPlan`](super::SaidPlan): the first move.
     pub(crate) const BEGIN: &str = "begin";
+    /// [`SaidStep`](super::SaidStep): the candidate is the output, with the move after it.
+    pub(crate) const ACCEPT: &str = "accept";
+    /// [`Rejected`](super::Rejected): the candidate is none.
+    pub(crate) const REJECT: &str = "reject";
     /// [`SaidStep`](super::SaidStep): a step with the move after it.
     pub(crate) const ADVANCE: &str = "advance";
     /// [`SaidBudget`](super::SaidBudget).
@@ -484,6 +488,12 @@ impl SaidMove {
             Move::HandOver => Self::HandOver,
         })
     }
+}
+
+/// Why a candidate is no output.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Rejected {
+    pub(crate) message: String,
 }
 
 /// The budget of the present attempt.

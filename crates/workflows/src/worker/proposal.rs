@@ -249,6 +249,15 @@ impl<'a> Present<'a> {
         }))
     }
 
+    /// Whether the present attempt may have this time budget.
+    pub(super) fn budget(&self, budget: TimeBudget) -> Result<(), Untaken> {
+        let current = self.current.as_ref();
+        match current.and_then(|current| self.definition.node(&current.node_id)) {
+            Some(node) => check_budget(&node.timeout, budget),
+            None => lie("no attempt is going on"),
+        }
+    }
+
     /// What the present attempt waits for. What another domain makes of it is made again here: its code can't travel.
     pub(super) fn ask(&self, said: SaidWait) -> Result<(AttemptId, Ask), Untaken> {
         let Some(current) = self

@@ -3,6 +3,8 @@
 //! A frame is judged in this order: its lengths, the form of its header, whose it is (worker, generation, run), its number and
 //! revision, its kind, and only then its body. The first that is wrong ends the worker.
 
+mod propose;
+
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -15,13 +17,10 @@ use serde::Serialize;
 use super::frame::{Frame, FrameError, Header};
 use super::host::{End, Progress, Supervision};
 use super::launch::{Launched, Left, WorkerLimits};
-use super::message::{
-    AskDocument, AskSettings, GaveUp, Launch, LoadFailed, Nothing, PROTOCOL, Ready, Reply,
-    SaidBudget, SaidPlan, SaidStep, SaidUpdate, SaidWait, StopNow, StopReason, host, worker,
-};
+use super::message::{GaveUp, Launch, Nothing, PROTOCOL, Reply, StopNow, StopReason, host, worker};
 use super::proposal::{Present, Untaken};
-use crate::commands::{self, Advanced, Begun, Move, Plan, RefusedMessage, Said};
-use crate::engine::{Direct, Stop};
+use crate::commands::{RefusedMessage, Said};
+use crate::engine::Stop;
 use crate::error::WorkflowError;
 use crate::model::MessageOutcome;
 use crate::store::workers::Process;
@@ -48,6 +47,8 @@ pub(super) struct Session<'a> {
     limits: WorkerLimits,
     process: Process,
     present: Present<'a>,
+    /// The candidate that the worker is launched for, until it said what becomes of it.
+    candidate: Option<String>,
     /// The run's revision that the worker was told last.
     revision: u64,
     progress: Progress,
@@ -127,6 +128,10 @@ impl<'a> Session<'a> {
         let now = SystemClock.monotonic().0;
         Self {
             present: Present::of(run, supervision.definition),
+            candidate: run
+                .asked
+                .as_ref()
+                .and_then(|asked| Some(asked.candidate.as_ref()?.0.clone())),
             process: launched.identity(),
             limits: *supervision.launcher.limits(),
             stream,
@@ -406,225 +411,6 @@ impl<'a> Session<'a> {
             Refused::Lie(problem) => End::Broke(problem, Some(message)),
             Refused::Error(error) if error.is_claim_lost() => End::Lost(Some(message)),
             Refused::Error(error) => End::Failed(error, Some(message)),
-        }
-    }
-
-    /// Does what a message proposes.
-    fn answer(&mut self, frame: &Frame, said: &Said) -> Result<Answered, Refused> {
-        let kind = frame.header.kind.as_str();
-        if (kind == worker::READY) != (self.progress == Progress::None) {
-            return Err(Refused::Lie(
-                "a worker is ready once, and before it says anything else".to_owned(),
-            ));
-        }
-        let begins = self.progress == Progress::Ready;
-        match kind {
-            worker::READY => {
-                let Ready { protocol } = frame.parse()?;
-                if protocol != PROTOCOL {
-                    return Err(Refused::Lie(format!("it speaks protocol {protocol}")));
-                }
-                self.progress = Progress::Ready;
-                Ok(Answered::On(self.noted()))
-            }
-            worker::LOAD_FAILED if begins => {
-                let LoadFailed { error } = frame.parse()?;
-                Ok(Answered::Last(self.noted(), End::LoadFailed(error)))
-            }
-            worker::GIVE_UP => {
-                let gave_up: GaveUp = frame.parse()?;
-                Ok(Answered::Last(self.noted(), End::GaveUp(gave_up)))
-            }
-            worker::DOCUMENT => {
-                let AskDocument { hash } = frame.parse()?;
-                if !self.present.may_read(hash) {
-                    return Err(Refused::Lie(format!("it was not told of document {hash}")));
-                }
-                let snapshot = self
-                    .supervision
-                    .db
-                    .snapshot()
-                    .map_err(WorkflowError::State)?;
-                let value = Some(views::document(&snapshot, hash)?);
-                Ok(Answered::On(Reply::Found { value }))
-            }
-            worker::SETTINGS => {
-                let AskSettings { mount_path } = frame.parse()?;
-                if !self.present.has_mount(&mount_path) {
-                    return Err(Refused::Lie(format!("there is no mount {mount_path:?}")));
-                }
-                let run = commands::run_of(&self.supervision.active.claim)?;
-                let snapshot = self
-                    .supervision
-                    .db
-                    .snapshot()
-                    .map_err(WorkflowError::State)?;
-                let value = views::present_settings(&snapshot, &run, &mount_path)?;
-                Ok(Answered::On(Reply::Found { value }))
-            }
-            other => self.propose(frame, (other, said), begins),
-        }
-    }
-
-    /// Commits what a message proposes.
-    fn propose(
-        &mut self,
-        frame: &Frame,
-        (kind, said): (&str, &Said),
-        begins: bool,
-    ) -> Result<Answered, Refused> {
-        match kind {
-            worker::BEGIN if begins => {
-                let plan = self.present.plan(frame.parse::<SaidPlan>()?, self.now())?;
-                self.begin(plan, said)
-            }
-            worker::ADVANCE if !begins => {
-                let SaidStep { finished, next } = frame.parse()?;
-                let node = finished.result.node_id.clone();
-                let finished = self.present.finished(finished, self.now())?;
-                let next = self.present.next(next, Some(&node))?;
-                let direct = self.direct();
-                let (stepped, revision) = direct.advance_said(
-                    self.supervision.definition,
-                    finished,
-                    &next,
-                    Some(said),
-                )?;
-                self.revision = revision;
-                self.present.moved(Some(&node), &next, &stepped.advanced);
-                Ok(self.moved(&next, &stepped.advanced, stepped.is_effectless))
-            }
-            worker::SET_TIMEOUT if !begins => {
-                let SaidBudget {
-                    attempt_id,
-                    timeout,
-                } = frame.parse()?;
-                let claim = &self.supervision.active.claim;
-                let receipt = commands::set_timeout_said(
-                    self.supervision.db,
-                    claim,
-                    (&attempt_id, timeout),
-                    Some(said),
-                )?;
-                self.revision = receipt.revision;
-                Ok(Answered::On(self.noted()))
-            }
-            worker::PUBLISH if !begins => self.publish(&frame.parse()?, said),
-            worker::WAIT if !begins => {
-                let (attempt, ask) = self.present.ask(frame.parse::<SaidWait>()?)?;
-                let claim = &self.supervision.active.claim;
-                let receipt =
-                    commands::wait_said(self.supervision.db, claim, &attempt, ask, Some(said))?;
-                self.revision = receipt.revision;
-                Ok(Answered::Last(self.noted(), End::Done))
-            }
-            worker::DOUBT if !begins => {
-                let Nothing {} = frame.parse()?;
-                let Some(acting) = self.present.acting() else {
-                    return Err(Refused::Lie("no effect may be acting".to_owned()));
-                };
-                let claim = &self.supervision.active.claim;
-                let receipt = commands::doubt_said(self.supervision.db, claim, acting, Some(said))?;
-                self.revision = receipt.revision;
-                Ok(Answered::Last(self.noted(), End::Done))
-            }
-            worker::HAND_OVER if !begins => {
-                let Nothing {} = frame.parse()?;
-                let claim = &self.supervision.active.claim;
-                let receipt = commands::hand_over_said(self.supervision.db, claim, Some(said))?;
-                self.revision = receipt.revision;
-                Ok(Answered::Last(self.noted(), End::Done))
-            }
-            other => Err(Refused::Lie(format!("{other:?} says nothing here"))),
-        }
-    }
-
-    /// Publishes an update. One that is refused is the author's business, as on a thread: the worker goes on.
-    fn publish(&mut self, update: &SaidUpdate, said: &Said) -> Result<Answered, Refused> {
-        let db = self.supervision.db;
-        let claim = &self.supervision.active.claim;
-        let published = update
-            .update()
-            .map_err(|error| WorkflowError::Input {
-                what: "update",
-                problem: error.to_string(),
-            })
-            .and_then(|parsed| {
-                commands::publish_said(db, claim, (&update.attempt_id, &parsed), Some(said))
-            });
-        match published {
-            Ok(receipt) => {
-                self.revision = receipt.revision;
-                Ok(Answered::On(self.noted()))
-            }
-            Err(error) if error.is_claim_lost() => Err(error.into()),
-            Err(error) => Ok(Answered::On(Reply::Refused {
-                code: error.code().to_owned(),
-                problem: error.to_string(),
-                is_passing: error.is_retryable(),
-            })),
-        }
-    }
-
-    fn begin(&mut self, plan: Plan, said: &Said) -> Result<Answered, Refused> {
-        let db = self.supervision.db;
-        let (claim, definition) = (&self.supervision.active.claim, self.supervision.definition);
-        let propose = |plan: Plan, said: Said| {
-            commands::begin(db, claim, definition, plan, (self.process.clone(), said))
-        };
-        let (plan, begun, is_effectless) = match propose(plan.clone(), said.clone()) {
-            Err(error) if crate::engine::is_effect_conflict(&error) => {
-                let plan = crate::engine::without_effect(plan);
-                let said = Said {
-                    is_effectless: true,
-                    ..said.clone()
-                };
-                let begun = propose(plan.clone(), said)?;
-                (plan, begun, true)
-            }
-            begun => (plan, begun?, false),
-        };
-        self.progress = Progress::Some;
-        self.revision = begun.revision;
-        let Begun::Moved(advanced) = begun.value else {
-            return Ok(Answered::Last(self.noted(), End::Done));
-        };
-        let finished = match &plan {
-            Plan::Answered { finished, .. } | Plan::Expired { finished, .. } => {
-                Some(finished.result().node_id.clone())
-            }
-            Plan::First { .. } | Plan::Again { .. } => None,
-        };
-        let next = plan.next();
-        self.present.moved(finished.as_ref(), next, &advanced);
-        Ok(self.moved(next, &advanced, is_effectless))
-    }
-
-    fn moved(&self, next: &Move, advanced: &Advanced, is_effectless: bool) -> Answered {
-        let reply = Reply::accepted(self.now(), Some(advanced), is_effectless);
-        let is_parked = matches!(
-            advanced.effect,
-            Some(holdpoint_state::effects::EffectStart::Ambiguous { .. })
-        );
-        match next {
-            // A settings route that has to look again ended nothing.
-            _ if advanced.unsettled.is_some() => Answered::On(reply),
-            Move::Start(_) if !is_parked => Answered::On(reply),
-            Move::Start(_) | Move::Complete | Move::End(..) | Move::HandOver => {
-                Answered::Last(reply, End::Done)
-            }
-        }
-    }
-
-    fn noted(&self) -> Reply {
-        Reply::accepted(self.now(), None, false)
-    }
-
-    fn direct(&self) -> Direct<'_> {
-        Direct {
-            db: self.supervision.db,
-            active: self.supervision.active,
-            draining: self.supervision.draining,
         }
     }
 

@@ -176,7 +176,7 @@ fn what_follows_the_output_of_a_session_is_executed_in_a_worker() {
             .submit(&Submission::new(&run, value).key(key))
             .unwrap();
     };
-    // A candidate that is none leaves the run waiting, without a worker.
+    // A candidate that is none leaves the run waiting; a worker says so and ends.
     submit(json!("no number"), "first");
     until("the candidate is refused", || {
         home.count("SELECT count(*) FROM interactive_submissions WHERE outcome = 'rejected'") == 1
@@ -189,7 +189,13 @@ fn what_follows_the_output_of_a_session_is_executed_in_a_worker() {
     scheduler.stop(LONG);
     assert_eq!(view.steps[0].result.output, Some(json!(42)), "{view:?}");
     let workers = home.workers(&run);
-    assert_eq!(workers.len(), 2);
+    assert_eq!(workers.len(), 3);
+    // The one that looked at the good candidate went on with the run; the number of the other one was none to be looked at.
+    assert_eq!(home.traces("looks"), [workers[0].pid.unwrap().to_string()]);
+    assert_eq!(
+        (workers[1].status, workers[1].accepted_messages),
+        (WorkerStatus::Exited, 1)
+    );
     // The newest is first.
     assert_eq!(view.final_output, Some(json!(workers[0].pid.unwrap())));
     assert_ne!(workers[0].pid, Some(std::process::id()));

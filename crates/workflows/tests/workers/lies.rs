@@ -1,14 +1,19 @@
 //! Workers that do wrong. Each is ended for it, what it said changed nothing, and an honest worker goes on afterwards.
 
 use holdpoint_state::effects::BackOff;
+use holdpoint_workflows::definition::Definition;
 use holdpoint_workflows::model::{RunStatus, WorkerStatus};
 use holdpoint_workflows::views::WorkerView;
 use holdpoint_workflows::{Execution, RunId};
 
-use crate::support::{Home, LIMITS, LONG, every, options, until};
+use crate::support::{Home, LIMITS, LONG, composed, every, is_alive, options, until};
 
 /// Lets one worker of a mode do its wrong. Gives it, and the run.
 fn wrong(home: &Home, mode: &str) -> (RunId, WorkerView) {
+    wrong_with(home, &every(), mode)
+}
+
+fn wrong_with(home: &Home, definition: &Definition, mode: &str) -> (RunId, WorkerView) {
     let launcher = match mode {
         "mute" => home
             .launcher(mode)
@@ -29,7 +34,7 @@ fn wrong(home: &Home, mode: &str) -> (RunId, WorkerView) {
             ..options(Execution::Processes(launcher))
         })
         .unwrap();
-    let run = home.workflows.run(&every(), home.input()).unwrap();
+    let run = home.workflows.run(definition, home.input()).unwrap();
     until(mode, || {
         home.workers(&run)
             .last()
@@ -229,6 +234,13 @@ fn a_worker_that_was_never_ready_says_nothing_about_its_run() {
         let worker = home.workers(&run).pop().unwrap();
         assert_eq!(worker.status, status, "{mode}: {worker:?}");
         assert_eq!(worker.pid, None, "{mode}");
+        if mode == "deaf-to-signals" {
+            // What it started before it was ready is ended with it.
+            let said = worker.diagnostic.unwrap();
+            let (_, child) = said.split_once("child ").unwrap();
+            let child: i32 = child.lines().next().unwrap().parse().unwrap();
+            until("its child is ended", || !is_alive(child));
+        }
         goes_on(&home, &run, mode);
     }
 }
@@ -276,7 +288,8 @@ fn a_worker_that_leaves_after_it_began_is_followed_by_another() {
     let home = Home::new();
     let (run, worker) = wrong(&home, "leaves");
     assert_eq!(worker.status, WorkerStatus::Exited, "{worker:?}");
-    assert_eq!(home.workflows.view(&run).unwrap().error_code, None);
+    let view = home.workflows.view(&run).unwrap();
+    assert_eq!(view.error_code, None, "{worker:?}");
     goes_on(&home, &run, "leaves");
 }
 
@@ -295,4 +308,48 @@ fn a_program_that_can_not_be_launched_postpones_its_runs() {
     assert_eq!(worker.status, WorkerStatus::Crashed);
     assert!(worker.diagnostic.unwrap().contains("could not be launched"));
     goes_on(&home, &run, "nowhere");
+}
+
+#[test]
+fn edge_036_a_worker_sets_a_time_budget_once_and_only_one_that_its_node_may_have() {
+    check(&[
+        ("budget-twice", "has its time budget already"),
+        ("budget-of-another", "is not the present one"),
+        ("fixed-budget", "not the one that the node declares"),
+    ]);
+}
+
+/// Events belong to the steps that they are about: a worker records none beside them.
+#[test]
+fn edge_036_a_worker_records_no_event_of_its_own() {
+    check(&[("records", "says nothing here")]);
+}
+
+#[test]
+fn verdicts_about_no_candidate_end_the_worker() {
+    check(&[
+        ("accepts-nothing", "there is no candidate"),
+        ("rejects-nothing", "there is no candidate"),
+    ]);
+}
+
+#[test]
+fn lies_about_settings_end_the_worker() {
+    for (mode, word) in [
+        ("foreign-document", "was not told of document"),
+        ("foreign-mount", "there is no mount"),
+        ("unsettled-by-itself", "did not change so often"),
+        ("another-route", "route"),
+    ] {
+        let home = Home::new();
+        let (run, worker) = wrong_with(&home, &composed(), mode);
+        let diagnostic = worker.diagnostic.clone().unwrap_or_default();
+        assert_eq!(worker.status, WorkerStatus::Crashed, "{mode}: {worker:?}");
+        assert!(diagnostic.contains(word), "{mode}: {diagnostic}");
+        std::fs::write(home.directory.path().join("go"), "").unwrap();
+        let scheduler = home.scheduler("honest");
+        let view = home.workflows.wait(&run, LONG).unwrap();
+        scheduler.stop(LONG);
+        assert_eq!(view.status, RunStatus::Completed, "{mode}: {view:?}");
+    }
 }

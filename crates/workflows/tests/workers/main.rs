@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod candidates;
 mod child;
 mod honest;
 mod kills;

@@ -159,7 +159,7 @@ pub(crate) fn misbehave(mode: &str) {
             let child = std::process::Command::new("sh")
                 .args(["-c", "trap '' TERM; while true; do sleep 1; done"])
                 .spawn();
-            drop(child);
+            println!("child {}", child.unwrap().id());
             wait_for_ever();
         }
         "garbage" => {
@@ -415,7 +415,143 @@ fn act_wrongly(mut raw: Raw, mode: &str) {
             raw.begin();
             raw.say("doubt", &json!({}));
         }
-        other => panic!("no such mode: {other}"),
+        _ => decide_wrongly(raw, mode),
     }
     wait_for_ever();
+}
+
+/// Lies about candidates, budgets and settings.
+fn decide_wrongly(mut raw: Raw, mode: &str) {
+    match mode {
+        "accepts-a-failure"
+        | "accepts-with-a-receipt"
+        | "accepts-for-another-attempt"
+        | "accepts-and-completes" => {
+            raw.ready();
+            let now = raw.launch["now"].as_i64().unwrap();
+            let attempt_of = raw.launch["run"]["attempt"].clone();
+            let at = attempt_of["startedAt"].as_i64().unwrap();
+            let mut finished = json!({ "result": {
+                "attemptId": attempt_of["attemptId"], "nodeId": "say", "nodeType": "agent", "outcome": "ok",
+                "startedAt": at, "finishedAt": now, "durationMs": now - at, "output": 2,
+            }});
+            let mut next = start("where", 1);
+            let result = finished["result"].as_object_mut().unwrap();
+            match mode {
+                "accepts-a-failure" => {
+                    result.remove("output");
+                    result.insert("outcome".to_owned(), json!("failed"));
+                    result.insert("error".to_owned(), json!("Error: no"));
+                }
+                "accepts-for-another-attempt" => {
+                    result.insert("attemptId".to_owned(), json!("attempt-of-another"));
+                }
+                "accepts-with-a-receipt" => finished["receipt"] = json!({ "forged": true }),
+                _ => next = json!({ "move": "complete" }),
+            }
+            raw.say("accept", &json!({ "finished": finished, "next": next }));
+        }
+        "begins-over-a-candidate" => {
+            raw.ready();
+            raw.say(
+                "begin",
+                &json!({ "plan": "again", "next": start("say", 1) }),
+            );
+        }
+        "hands-a-candidate-over" => {
+            raw.ready();
+            raw.say("handOver", &json!({}));
+        }
+        "accepts-nothing" => {
+            raw.ready();
+            let finished = Raw::counted(&json!({ "startedAt": raw.launch["now"] }));
+            let next = start("act", 1);
+            raw.say("accept", &json!({ "finished": finished, "next": next }));
+        }
+        "rejects-nothing" => {
+            raw.ready();
+            raw.say("reject", &json!({ "message": "not good" }));
+        }
+        "records" => {
+            raw.begin();
+            raw.say("record", &json!({ "event": "run_completed" }));
+        }
+        "fixed-budget" => {
+            let begun = raw.begin();
+            let finished = Raw::counted(&begun);
+            let mut next = start("act", 1);
+            next["request"] =
+                json!({ "input": raw.launch["run"]["input"], "outputs": { "count": 7 } });
+            next.as_object_mut().unwrap().remove("timeout");
+            raw.say("advance", &json!({ "finished": finished, "next": next }));
+            let budget = json!({ "attemptId": attempt("act", 1), "timeout": "unlimited" });
+            raw.say("setTimeout", &budget);
+        }
+        "budget-twice" | "budget-of-another" => {
+            raw.ready();
+            let mut next = start("count", 1);
+            next.as_object_mut().unwrap().remove("timeout");
+            raw.say(
+                "begin",
+                &json!({ "plan": "first", "title": "raw", "next": next }),
+            );
+            let mut budget =
+                json!({ "attemptId": attempt("count", 1), "timeout": { "millis": 20_000 } });
+            if mode == "budget-of-another" {
+                budget["attemptId"] = json!(attempt("act", 1));
+            }
+            let answer = raw.say("setTimeout", &budget);
+            assert_eq!(answer["outcome"], "accepted", "{answer}");
+            raw.say("setTimeout", &budget);
+        }
+        _ => route_wrongly(raw, mode),
+    }
+}
+
+/// Lies of a worker about the settings that a route reads.
+fn route_wrongly(mut raw: Raw, mode: &str) {
+    raw.ready();
+    let begun = raw.say(
+        "begin",
+        &json!({ "plan": "first", "next": start("route", 1) }),
+    );
+    let hash = begun["settings"]["hash"].clone();
+    let found = raw.say("document", &json!({ "hash": hash }));
+    assert_eq!(found["value"]["batch"], 10, "{found}");
+    let found = raw.say("settings", &json!({ "mountPath": "" }));
+    assert_eq!(found["value"]["batch"], 10, "{found}");
+    let at = begun["startedAt"].as_i64().unwrap();
+    let route = |outcome: &str| {
+        json!({ "result": {
+            "attemptId": attempt("route", 1), "nodeId": "route", "nodeType": "compute", "outcome": outcome,
+            "startedAt": at, "finishedAt": at, "durationMs": 0,
+        }})
+    };
+    match mode {
+        "foreign-document" => {
+            let hash = "ab".repeat(32);
+            raw.say("document", &json!({ "hash": hash }));
+        }
+        "foreign-mount" => {
+            raw.say("settings", &json!({ "mountPath": "nowhere" }));
+        }
+        // Nobody told it that the settings never stood still.
+        "unsettled-by-itself" => {
+            let mut finished = route("failed");
+            finished["result"]["error"] = json!("SettingsUnsettled: too often");
+            finished["unsettled"] = json!(true);
+            let end = json!({ "move": "end", "status": "failed", "error": "too often" });
+            raw.say("advance", &json!({ "finished": finished, "next": end }));
+        }
+        // The switch of the route leads elsewhere.
+        "another-route" => {
+            let mut finished = route("ok");
+            finished["result"]["output"] = json!({ "to": "small", "batch": 10 });
+            raw.say(
+                "advance",
+                &json!({ "finished": finished, "next": start("plus", 1) }),
+            );
+        }
+        other => panic!("no such mode: {other}"),
+    }
 }

@@ -27,6 +27,13 @@ use serde_json::{Value, json};
 /// The longest that a test waits for something that must happen.
 pub(crate) const LONG: Duration = Duration::from_mins(1);
 
+/// Numbers for the validator of [`spoken`].
+pub(crate) const ABORTS: i64 = -1;
+pub(crate) const LEAVES: i64 = -2;
+pub(crate) const STOPS: i64 = -3;
+pub(crate) const PANICS: i64 = -4;
+pub(crate) const LINGERS: i64 = -5;
+
 pub(crate) fn schema() -> Schema {
     Schema::compose(
         Identity::PI_WORKFLOWS,
@@ -38,7 +45,7 @@ pub(crate) fn schema() -> Schema {
 /// Bounds that a test can wait for.
 pub(crate) const LIMITS: WorkerLimits = WorkerLimits {
     ready_ms: 20_000,
-    silence_ms: 2_000,
+    silence_ms: 4_000,
     stop_grace_ms: 500,
     message_bytes_max: 1024 * 1024,
     memory_bytes_max: None,
@@ -411,13 +418,35 @@ pub(crate) fn composed() -> Definition {
         .unwrap()
 }
 
-/// An agent of an origin session, whose output must be a number, and a node that says where it is executed.
+/// An agent of an origin session, whose output must be a number, and a node that says where it is executed. Some numbers are the end of
+/// whoever looks at them.
 pub(crate) fn spoken() -> Definition {
     Workflow::new("spoken")
         .start_at("say")
         .agent("say", |_| Ok("say a number".to_owned()))
         .expects("a number")
-        .validate(|_, said: i64| Ok(said * 2))
+        .validate(|ctx, said: i64| {
+            trace(ctx.input(), "looks", &std::process::id().to_string());
+            let go = Path::new(ctx.input()["directory"].as_str().unwrap_or(".")).join("go");
+            match said {
+                ABORTS => std::process::abort(),
+                LEAVES => std::process::exit(0),
+                STOPS => {
+                    let me = rustix::process::getpid();
+                    let _ = rustix::process::kill_process(me, rustix::process::Signal::STOP);
+                    // The other threads may be stopped a moment before this one.
+                    CancellationSignal::never().wait(LONG);
+                }
+                PANICS => panic!("a number that nobody wants"),
+                LINGERS if !go.exists() => {
+                    if let Some(reason) = ctx.cancellation.wait(LONG) {
+                        return Err(NodeError::stopped(reason));
+                    }
+                }
+                _ => {}
+            }
+            Ok(said * 2)
+        })
         .compute("where", |_| Ok(std::process::id()))
         .edge("say", "where")
         .build()

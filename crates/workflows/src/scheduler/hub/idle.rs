@@ -1,10 +1,12 @@
 //! Waiting until nothing is left to do.
 //!
-//! A run that failed and is left alone for a while is still something to do, as long as it has not failed often: a worker that was
-//! killed once is no reason to end with its run unfinished.
+//! A run that was interrupted and is left alone for a while is still something to do, as long as that did not happen often: a worker that
+//! was killed once is no reason to end with its run unfinished. An error that does not pass is one.
 
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
+
+use holdpoint_state::clock::{Clock as _, SystemClock};
 
 use super::{Hub, State};
 
@@ -12,9 +14,9 @@ use super::{Hub, State};
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 /// What a look that was woken counts against the limit, so that a busy process can't keep a wait alive for ever.
 pub(crate) const LOOK_COST: Duration = Duration::from_micros(100);
-/// How many turns with a run may fail one after the other while a wait for idleness still waits for the next.
+/// How many turns with a run may end badly one after the other while a wait for idleness still waits for the next.
 ///
-/// With the default back-off of one, two and four seconds that is some seven seconds for a run that never succeeds.
+/// With the default back-off of one, two and four seconds that is some seven seconds for a run whose workers all end.
 pub(super) const PATIENCE_ERRORS: u32 = 3;
 
 impl Hub {
@@ -43,7 +45,8 @@ impl Hub {
         mut state: MutexGuard<'a, State>,
         limit: Duration,
     ) -> (MutexGuard<'a, State>, Option<Duration>) {
-        let mut left = limit;
+        let begun = SystemClock.monotonic();
+        let elapsed = || Duration::from_millis(SystemClock.monotonic().since(begun));
         loop {
             // A search that begins after everything was given back sees all that they left.
             state.wants_sweep = true;
@@ -56,6 +59,7 @@ impl Hub {
                 }
                 let busy =
                     !state.active.is_empty() || !state.ready.is_empty() || 0 < state.reserved;
+                let left = limit.saturating_sub(elapsed());
                 if !busy && state.idle_after_sweep {
                     return (state, Some(left));
                 }
@@ -73,11 +77,8 @@ impl Hub {
                 let (woken, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
                 state = woken;
                 if timeout.timed_out() {
-                    left = left.saturating_sub(look);
                     // A store that could not be searched is asked again, but not at once.
                     state.search_failed = false;
-                } else {
-                    left = left.saturating_sub(LOOK_COST);
                 }
             }
         }

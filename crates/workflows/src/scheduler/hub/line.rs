@@ -35,7 +35,9 @@ pub(crate) enum Taken {
     Done,
     /// This program does not have the workflow.
     Unknown,
-    /// An error; it is tried again later.
+    /// Its worker ended, or the store was busy: it is tried again, and will likely go on then.
+    Interrupted,
+    /// Another error; it is tried again later.
     Failed,
 }
 
@@ -45,6 +47,8 @@ pub(super) struct Postponed {
     pub(super) until: MonotonicMillis,
     /// How many turns with it failed, one after the other.
     pub(super) errors: u32,
+    /// The last of them.
+    pub(super) taken: Taken,
 }
 
 impl Hub {
@@ -92,7 +96,7 @@ impl Hub {
             Taken::Unknown => {
                 state.unknown.insert(run.clone());
             }
-            Taken::Failed => {
+            Taken::Interrupted | Taken::Failed => {
                 let errors = state
                     .postponed
                     .get(run)
@@ -100,9 +104,14 @@ impl Hub {
                     + 1;
                 let wait = wait.jittered_ms(errors, chance()).unsigned_abs();
                 let until = MonotonicMillis(self.clock.monotonic().0.saturating_add(wait));
-                state
-                    .postponed
-                    .insert(run.clone(), Postponed { until, errors });
+                state.postponed.insert(
+                    run.clone(),
+                    Postponed {
+                        until,
+                        errors,
+                        taken,
+                    },
+                );
             }
         }
         if state.again.remove(run) && !state.draining {

@@ -3,8 +3,8 @@
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::Hub;
 use super::idle::PATIENCE_ERRORS;
+use super::{Hub, Taken};
 use crate::id::RunId;
 
 impl Hub {
@@ -37,7 +37,7 @@ impl Hub {
             }
             let postponed = state.postponed.get(&run).copied();
             if let Some(postponed) = postponed.filter(|postponed| now < postponed.until) {
-                if postponed.errors <= PATIENCE_ERRORS {
+                if postponed.taken == Taken::Interrupted && postponed.errors <= PATIENCE_ERRORS {
                     let until = patient_until.unwrap_or(postponed.until);
                     patient_until = Some(until.min(postponed.until));
                 }

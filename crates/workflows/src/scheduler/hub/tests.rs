@@ -81,9 +81,9 @@ fn case_047_runs_that_fail_together_do_not_come_back_together() {
     hub.found(runs, 64);
     assert!(hub.lock().ready.is_empty());
 }
-/// The back-off of a run that failed is waited out, as often as the bound says, and no longer.
+/// The back-off of a run that was interrupted is waited out, as often as the bound says, and no longer.
 #[test]
-fn a_run_that_failed_a_few_times_is_waited_for() {
+fn a_run_that_was_interrupted_a_few_times_is_waited_for() {
     let clock = Arc::new(ManualClock::at(1));
     let hub = Arc::new(hub_at(&clock));
     let [run] = <[RunId; 1]>::try_from(runs(1)).unwrap();
@@ -97,7 +97,7 @@ fn a_run_that_failed_a_few_times_is_waited_for() {
         hub.lock().wants_sweep = true;
         hub.search.notify_all();
         let taken = hub.take().unwrap();
-        hub.give_back(taken.run(), Taken::Failed, BackOff::default());
+        hub.give_back(taken.run(), Taken::Interrupted, BackOff::default());
     };
     let look = Duration::from_millis(150);
     for errors in 1..=idle::PATIENCE_ERRORS {
@@ -109,11 +109,16 @@ fn a_run_that_failed_a_few_times_is_waited_for() {
     }
     fail();
     assert!(hub.wait_until_idle(Duration::from_secs(20)).is_some());
+    // An error that does not pass is not waited for at all.
+    hub.offer(&run);
+    let taken = hub.take().unwrap();
+    hub.give_back(taken.run(), Taken::Failed, BackOff::default());
+    assert!(hub.wait_until_idle(Duration::from_secs(20)).is_some());
     // Whoever waits meets the run when its time has come, without being told.
     hub.offer(&run);
     fail();
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| hub.wait_until_idle(Duration::from_secs(60)).is_some());
+        let waits = scope.spawn(|| hub.wait_until_idle(Duration::from_mins(1)).is_some());
         clock.advance(2_000);
         let taken = hub.take().unwrap();
         hub.lock().postponed.clear();

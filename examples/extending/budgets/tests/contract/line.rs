@@ -7,8 +7,10 @@ use holdpoint_state::testing::TestStore;
 use holdpoint_state::{Actor, Disposition};
 use holdpoint_workflows::commands::Control;
 use holdpoint_workflows::definition::{Definition, NodeKind, Workflow};
-use holdpoint_workflows::model::RunStatus;
-use holdpoint_workflows::{RunId, Scheduler, SchedulerOptions, Workflows};
+use holdpoint_workflows::model::{RunStatus, WorkerStatus};
+use holdpoint_workflows::{
+    Execution, Registry, RunId, Scheduler, SchedulerOptions, WorkerLauncher, Workflows, run_child,
+};
 use serde_json::json;
 
 use crate::{MINUTE_MS, Result, seen};
@@ -28,6 +30,13 @@ fn the_wait_is_made_again_from_its_own_contract() -> Result {
 
 const LONG: Duration = Duration::from_secs(30);
 
+fn paying(name: &Name, units: i64) -> Result<Definition> {
+    Ok(Workflow::new("paying")
+        .start_at("pay")
+        .node("pay", NodeKind::custom(Spend::new(name, units)))
+        .build()?)
+}
+
 struct Line {
     store: TestStore,
     name: Name,
@@ -38,12 +47,19 @@ struct Line {
 impl Line {
     /// A budget of 10 units a minute, and a program that executes runs.
     fn new() -> Result<Self> {
+        Self::executing(Execution::Threads)
+    }
+
+    fn executing(execution: Execution) -> Result<Self> {
         let store = TestStore::new([holdpoint_workflows::DOMAIN, budgets::DOMAIN])?;
         let name = Name::new("tokens")?;
         let limit = Limit::new(10, MINUTE_MS)?;
         commands::open(store.db(), &name, limit, Actor::human("ann"))?;
         let workflows = Workflows::new(store.db().clone());
-        let scheduler = workflows.scheduler(SchedulerOptions::default())?;
+        let scheduler = workflows.scheduler(SchedulerOptions {
+            execution,
+            ..SchedulerOptions::default()
+        })?;
         Ok(Self {
             store,
             name,
@@ -52,16 +68,9 @@ impl Line {
         })
     }
 
-    fn paying(&self, units: i64) -> Result<Definition> {
-        Ok(Workflow::new("paying")
-            .start_at("pay")
-            .node("pay", NodeKind::custom(Spend::new(&self.name, units)))
-            .build()?)
-    }
-
     /// A run that is in line for units.
     fn queued(&self, units: i64) -> Result<RunId> {
-        let run = self.workflows.run(&self.paying(units)?, json!({}))?;
+        let run = self.workflows.run(&paying(&self.name, units)?, json!({}))?;
         let view = self.workflows.wait(&run, LONG)?;
         assert_eq!(view.status, RunStatus::Waiting);
         let detail = format!("in line for {units} units of tokens");
@@ -140,7 +149,7 @@ fn a_paused_run_pays_and_goes_on_when_it_is_resumed() -> Result {
 #[test]
 fn more_than_a_window_has_is_said_at_once() -> Result {
     let line = Line::new()?;
-    let run = line.workflows.run(&line.paying(11)?, json!({}))?;
+    let run = line.workflows.run(&paying(&line.name, 11)?, json!({}))?;
     line.workflows.wait(&run, LONG)?;
     let why = format!("{:?}", line.workflows.explain(&run)?);
     assert!(why.contains("11 can never be granted"), "{why}");
@@ -156,5 +165,45 @@ fn more_than_a_window_has_is_said_at_once() -> Result {
     line.workflows.resume(&Control::of(&run))?;
     assert_eq!(line.workflows.wait(&run, LONG)?.status, RunStatus::Waiting);
     assert_eq!(line.admit()?, [run]);
+    Ok(())
+}
+
+/// What tells a process of this binary that it is a worker.
+const WORKER: &str = "as-a-worker";
+
+/// No test: the `main` of the worker processes. Without the word it does nothing.
+#[test]
+fn worker_main() -> Result {
+    if !std::env::args().any(|argument| argument == WORKER) {
+        return Ok(());
+    }
+    let registry = Registry::default();
+    registry.register(&paying(&Name::new("tokens")?, 6)?);
+    run_child(&registry, None);
+    Ok(())
+}
+
+/// The node is executed in processes that never open the store; its place in line is written by the host.
+#[test]
+fn a_run_in_worker_processes_waits_in_line_and_pays() -> Result {
+    let launcher = WorkerLauncher::new(std::env::current_exe()?)
+        .argument("line::worker_main")
+        .argument("--exact")
+        .argument("--nocapture")
+        .argument(WORKER);
+    let line = Line::executing(Execution::Processes(launcher))?;
+    let runs = [line.queued(6)?, line.queued(6)?];
+    assert_eq!(line.left()?, 10, "in line is not spent");
+    assert_eq!(line.admit()?, [runs[0].clone()]);
+    assert_eq!(line.left()?, 4);
+    let why = line.workflows.explain(&runs[0])?;
+    let worker = why.worker.ok_or("it was executed on a thread")?;
+    assert_eq!(worker.status, WorkerStatus::Exited, "{worker:?}");
+    assert_ne!(worker.pid, Some(std::process::id()));
+    assert_eq!(
+        line.workflows.view(&runs[1])?.status,
+        RunStatus::Waiting,
+        "the second one is still in line"
+    );
     Ok(())
 }
