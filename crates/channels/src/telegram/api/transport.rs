@@ -1,20 +1,21 @@
 //! HTTP for the Bot API, and the one thing that a usual client hides: whether a request had begun when it failed.
 //!
 //! The last connector of the chain runs when name, connection and TLS are done and nothing of the request was written. A failure
-//! before that proves that nothing was sent; any later one proves nothing.
+//! before that proves that nothing was sent; any later one, and any on a connection that was there before, proves nothing.
 //!
 //! Not here: what an answer means. No error of the client is kept or shown, because some repeat the URL.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
 use ureq::Agent;
 use ureq::config::Config;
-use ureq::unversioned::resolver::DefaultResolver;
+use ureq::http::Uri;
+use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    ConnectionDetails, Connector, RustlsConnector, TcpConnector, Transport as Wire,
+    ConnectionDetails, Connector, NextTimeout, RustlsConnector, TcpConnector, Transport as Wire,
 };
 
 use super::Patience;
@@ -45,9 +46,18 @@ pub(super) struct Transport {
 
 struct Line {
     agent: Agent,
-    /// The connection for the current request stands.
-    is_connected: Arc<AtomicBool>,
+    /// How far the connection for the current request is.
+    stage: Arc<AtomicU8>,
 }
+
+/// The name is not found yet.
+const NAMING: u8 = 0;
+/// The name is found. If it ends here, an older connection served, and the request went over it.
+const NAMED: u8 = 1;
+/// A new connection was asked for.
+const CONNECTING: u8 = 2;
+/// It stands, TLS included; the next thing is the request.
+const CONNECTED: u8 = 3;
 
 impl Transport {
     pub(super) fn new(patience: Patience) -> Self {
@@ -69,7 +79,8 @@ impl Transport {
 
 impl Line {
     fn new(connect: Duration, whole: Duration, idle_connections: usize) -> Self {
-        let is_connected = Arc::new(AtomicBool::new(false));
+        let stage = Arc::new(AtomicU8::new(NAMING));
+        let reaching = |number| Reaching(Arc::clone(&stage), number);
         let config = Config::builder()
             .timeout_resolve(Some(connect))
             .timeout_connect(Some(connect))
@@ -85,17 +96,18 @@ impl Line {
             .user_agent("holdpoint")
             .build();
         let connector =
-            ().chain(TcpConnector::default())
+            ().chain(reaching(CONNECTING))
+                .chain(TcpConnector::default())
                 .chain(RustlsConnector::default())
-                .chain(Connected(Arc::clone(&is_connected)));
+                .chain(reaching(CONNECTED));
         Self {
-            agent: Agent::with_parts(config, connector, DefaultResolver::default()),
-            is_connected,
+            agent: Agent::with_parts(config, connector, Naming(Arc::clone(&stage))),
+            stage,
         }
     }
 
     fn post(&self, url: &str, body: &Value) -> Result<Answered, Lost> {
-        self.is_connected.store(false, Ordering::SeqCst);
+        self.stage.store(NAMING, Ordering::SeqCst);
         let body = body.to_string();
         let sent = self
             .agent
@@ -104,8 +116,7 @@ impl Line {
             .send(body.as_str());
         let mut response = match sent {
             Ok(response) => response,
-            Err(_) if !self.is_connected.load(Ordering::SeqCst) => return Err(Lost::NotSent),
-            Err(_) => return Err(Lost::Sent),
+            Err(_) => return Err(self.lost()),
         };
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
@@ -114,13 +125,37 @@ impl Line {
             Err(_) => Err(Lost::Sent),
         }
     }
+
+    fn lost(&self) -> Lost {
+        match self.stage.load(Ordering::SeqCst) {
+            NAMING | CONNECTING => Lost::NotSent,
+            _ => Lost::Sent,
+        }
+    }
 }
 
-/// The last connector: notes that the request is about to be written.
+/// Finds names, and notes when one is found.
 #[derive(Debug)]
-struct Connected(Arc<AtomicBool>);
+struct Naming(Arc<AtomicU8>);
 
-impl<In: Wire> Connector<In> for Connected {
+impl Resolver for Naming {
+    fn resolve(
+        &self,
+        uri: &Uri,
+        config: &Config,
+        timeout: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let found = DefaultResolver::default().resolve(uri, config, timeout)?;
+        self.0.store(NAMED, Ordering::SeqCst);
+        Ok(found)
+    }
+}
+
+/// A link of the chain that notes that it was reached.
+#[derive(Debug)]
+struct Reaching(Arc<AtomicU8>, u8);
+
+impl<In: Wire> Connector<In> for Reaching {
     type Out = In;
 
     fn connect(
@@ -128,9 +163,7 @@ impl<In: Wire> Connector<In> for Connected {
         _: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<In>, ureq::Error> {
-        if chained.is_some() {
-            self.0.store(true, Ordering::SeqCst);
-        }
+        self.0.store(self.1, Ordering::SeqCst);
         Ok(chained)
     }
 }

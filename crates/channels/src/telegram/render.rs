@@ -1,0 +1,127 @@
+//! How a decision looks in a chat: plain text in document order, cut into parts, and the buttons below the last of them. Pure.
+//!
+//! The host calls [`render`] before a request becomes pending, and the child when it sends: both must get the same bytes, since a
+//! part that was confirmed is known by the digest of its text.
+//!
+//! Not here: who sees it, and sending it.
+
+use holdpoint_decisions::document::{Segment, segments};
+use holdpoint_decisions::model::{self, to_iso};
+use holdpoint_state::Digest;
+use serde_json::Value;
+
+use super::api::Button;
+use super::split::{self, Part, TooManyParts, split};
+use super::token::BotToken;
+use crate::protocol::{ChannelRequest, OpenRequest};
+
+/// Why a request can't be shown.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// It breaks the contract of the decisions domain.
+    #[error("the request is not one of the decisions domain")]
+    Request,
+    /// It is too long for one recipient.
+    #[error(transparent)]
+    TooManyParts(#[from] TooManyParts),
+}
+
+/// The messages that show a request, the same for every recipient.
+///
+/// # Errors
+///
+/// [`RenderError`]: nothing of it may be sent.
+pub fn render(request: &ChannelRequest) -> Result<Vec<Part>, RenderError> {
+    let document = Value::Object(request.fields().clone());
+    let request = model::ChannelRequest::read(&document).or(Err(RenderError::Request))?;
+    Ok(split(texts(&segments(&request)), &request.fingerprint())?)
+}
+
+/// The text of each piece. Items that follow each other stay together, line by line.
+fn texts(segments: &[Segment<'_>]) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    let mut last = Kind::Alone;
+    for segment in segments {
+        let (kind, text) = text(segment);
+        match texts.last_mut() {
+            Some(before) if kind != Kind::Alone && kind == last => {
+                before.push('\n');
+                before.push_str(&text);
+            }
+            _ => texts.push(text),
+        }
+        last = kind;
+    }
+    texts
+}
+
+/// What stays together with its neighbours.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Alone,
+    Bullet,
+    Field,
+    Choice,
+}
+
+fn text(segment: &Segment<'_>) -> (Kind, String) {
+    match *segment {
+        Segment::Title(text)
+        | Segment::Summary(text)
+        | Segment::Paragraph(text)
+        | Segment::Section(text)
+        | Segment::Preformatted(text) => (Kind::Alone, text.to_owned()),
+        Segment::Bullet(text) => (Kind::Bullet, format!("• {text}")),
+        Segment::Field { label, value } => (Kind::Field, format!("{label}: {value}")),
+        Segment::Deadline { at, automatic } => {
+            let then = match automatic {
+                Some(label) => format!("\"{label}\" is chosen automatically."),
+                None => "the decision ends without an answer.".to_owned(),
+            };
+            (Kind::Alone, format!("From {} on {then}", to_iso(at)))
+        }
+        Segment::Choice { label, prompt, .. } => match prompt {
+            Some(prompt) => (Kind::Choice, format!("→ {label}: {prompt}")),
+            None => (Kind::Choice, format!("→ {label}")),
+        },
+    }
+}
+
+/// The buttons of a request, one for each choice.
+pub(crate) fn buttons(request: &OpenRequest, profile: &str, bot: &BotToken) -> Vec<Button> {
+    let button = |(id, choice): (&String, &crate::protocol::Choice)| Button {
+        text: split::without_controls(&choice.label),
+        data: bot.callback(profile, &request.request_digest, id),
+    };
+    request.choices.iter().map(button).collect()
+}
+
+/// What stands before the token in a prompt.
+pub(crate) const REPLY_TOKEN: &str = "Reply token: ";
+
+/// The message that asks for a text: the prompt, as much of it as fits, and the token by which a reply is known.
+pub(crate) fn prompt(prompt: &str, token: &str) -> String {
+    let room = split::MESSAGE_UNITS_MAX - 1 - REPLY_TOKEN.len() - token.len();
+    let mut text = String::new();
+    let mut used = 0;
+    for letter in split::without_controls(prompt).chars() {
+        used += letter.len_utf16();
+        if room < used {
+            break;
+        }
+        text.push(letter);
+    }
+    text.push('\n');
+    text.push_str(REPLY_TOKEN);
+    text.push_str(token);
+    text
+}
+
+/// The digest of a part's text, as the contracts write it.
+pub fn content_digest(text: &str) -> String {
+    let canonical = holdpoint_state::json::canonical(&Value::from(text));
+    // A Rust string has no lone surrogate, which is all that a canonical string may refuse.
+    let mut bytes = canonical.unwrap_or_default();
+    bytes.push(b'\n');
+    format!("sha256:{}", Digest::of(&bytes).to_hex())
+}
