@@ -30,7 +30,7 @@
 //! |---|---|
 //! | `$input` | the input of the workflow, as it was normalised and stored |
 //! | `$outputs` | the latest output of each node whose latest visit ended `ok`, by node id |
-//! | `$results` | the latest result record of each node: `outcome`, `output`, `error`, `durationMs`, … |
+//! | `$results` | the latest result record of each node: `outcome`, `output`, `error`, `durationMs`, …, and `receipt` of a decision |
 //! | `$run` | `{runId, nodeId, visit, attemptId}` and, in an action, `effectId` |
 //! | `$settings` | the live settings as they were when the attempt began; null when the workflow has none |
 //! | `.` | `{input, outputs, results, run, settings}`; in `parse` what the command gave: `{stdout, stderr, exitCode, …}`; in `title` and `normalize` the input |

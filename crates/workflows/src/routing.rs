@@ -65,6 +65,9 @@ pub struct NodeResult {
     /// Name and message of its error, when the outcome is not `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What everybody may see of the answer of a decision, such as its `provenance`; no other node has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<Value>,
 }
 
 /// A member that is there is `Some`, even if it is `null`.

@@ -434,6 +434,10 @@ fn finish(
         .map(|output| change.keep(output))
         .transpose()?;
     let accepted = store::requests::accepted_payload(change, active.key)?;
+    // What the decision's own domain wrote, whatever the runner says of it.
+    let public = accepted
+        .filter(|accepted| accepted.kind == RequestKind::Decision)
+        .and_then(|accepted| accepted.receipt);
     match (accepted, result.outcome) {
         (Some(accepted), NodeOutcome::Ok) => {
             // What a domain's answer means is for the node's kind to say, and a candidate is what the author's check made of it.
@@ -456,11 +460,11 @@ fn finish(
     if let Some((effect, settlement)) = &finished.effect {
         change.settle_effect(effect, settlement.clone())?;
     }
-    let receipt = finished
-        .receipt
-        .as_ref()
-        .map(|receipt| change.put_blob(receipt))
-        .transpose()?;
+    let receipt = match (public, &finished.receipt) {
+        (Some(public), _) => Some(public),
+        (None, Some(receipt)) => Some(change.put_blob(receipt)?),
+        (None, None) => None,
+    };
     if let Some(prompt) = &finished.prompt {
         let prompt = change.put_blob(prompt)?;
         store::attempts::set_prompt(change, active.key, prompt)?;
@@ -661,6 +665,10 @@ fn stored_result(
         }
         None => None,
     };
+    let receipt = match step.receipt.filter(|_| row.node_type == "checkpoint") {
+        Some(hash) => Some(read_json(&store::attempts::content(change, hash)?)?),
+        None => None,
+    };
     let finished_at = step.finished_at.unwrap_or(row.started_at);
     let result = NodeResult {
         attempt_id: row.attempt_id,
@@ -672,6 +680,7 @@ fn stored_result(
         duration_ms: finished_at.since(row.started_at),
         output,
         error,
+        receipt,
     };
     Ok((Some(result), step.output))
 }

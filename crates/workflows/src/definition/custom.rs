@@ -79,7 +79,8 @@ pub trait CustomNode: Send + Sync + 'static {
         None
     }
 
-    /// Makes the output of the answer that settled the parked attempt. Pure; the answer itself unless the kind says otherwise.
+    /// Makes the output of the answer that settled the parked attempt. Pure; the answer itself unless the kind says otherwise. A
+    /// decision's output is its answer: no kind makes anything else of it.
     ///
     /// # Errors
     ///
@@ -87,21 +88,6 @@ pub trait CustomNode: Send + Sync + 'static {
     fn complete(&self, context: &NodeContext<'_>, answer: Value) -> Result<Value, NodeError> {
         let _ = context;
         Ok(answer)
-    }
-
-    /// The same with the receipt of the answer, which a request of kind `decision` has: what everybody may see of it. The step keeps it.
-    ///
-    /// # Errors
-    ///
-    /// As [`CustomNode::complete`].
-    fn complete_with(
-        &self,
-        context: &NodeContext<'_>,
-        answer: Value,
-        receipt: Option<&Value>,
-    ) -> Result<Value, NodeError> {
-        let _ = receipt;
-        self.complete(context, answer)
     }
 }
 

@@ -310,6 +310,7 @@ impl<H: Host> Drive<'_, H> {
             duration_ms: finished_at - current.started_at,
             output,
             error: error.map(ToString::to_string),
+            receipt: None,
         }
     }
 

@@ -65,7 +65,7 @@ impl Planner<'_> {
                 let started_at = attempt.started_at.0;
                 Facts::bind(facts, self.documents, &attempt.node_id, attempt.settings)?;
                 let receipt = loaded.answer_receipt.as_ref();
-                let completed = self.complete(facts, attempt, (answer, receipt))?;
+                let completed = self.complete(facts, attempt, answer)?;
                 let finished_at = now.max(started_at);
                 let result = NodeResult {
                     attempt_id: attempt.attempt_id.clone(),
@@ -79,6 +79,9 @@ impl Planner<'_> {
                     duration_ms: finished_at - started_at,
                     error: completed.as_ref().err().map(ToString::to_string),
                     output: completed.ok(),
+                    receipt: receipt
+                        .filter(|_| attempt.node_type == "checkpoint")
+                        .cloned(),
                 };
                 let finished = FinishedAttempt::new(result.clone(), receipt)?;
                 Arc::make_mut(facts).apply(result);
@@ -100,6 +103,7 @@ impl Planner<'_> {
                     duration_ms: finished_at - started_at,
                     output: None,
                     error: Some(NodeError::named("TimedOut", DEADLINE_EXPIRED).to_string()),
+                    receipt: None,
                 };
                 let finished = FinishedAttempt::new(result.clone(), None)?;
                 Arc::make_mut(facts).apply(result);
@@ -122,7 +126,7 @@ impl Planner<'_> {
         &mut self,
         facts: &Arc<Facts>,
         attempt: &OpenAttempt,
-        (answer, receipt): (&Value, Option<&Value>),
+        answer: &Value,
     ) -> Result<Result<Value, NodeError>, WorkflowError> {
         let custom = match self.definition.node(&attempt.node_id) {
             Some(node) => match &node.kind {
@@ -131,12 +135,12 @@ impl Planner<'_> {
             },
             None => return Ok(Ok(answer.clone())),
         };
-        let (facts, answer, receipt) = (Arc::clone(facts), answer.clone(), receipt.cloned());
+        let (facts, answer) = (Arc::clone(facts), answer.clone());
         let (node, id) = (attempt.node_id.clone(), attempt.attempt_id.clone());
         let visit = facts.visit(&node);
         let completed = self.resolve(move |signal| {
             let context = facts.context((&node, &id), visit, signal, None);
-            custom.complete_with(&context, answer, receipt.as_ref())
+            custom.complete(&context, answer)
         })?;
         Ok(completed.and_then(|output| Ok(crate::definition::value::normal(&output)?)))
     }

@@ -206,6 +206,7 @@ impl<H: Host> Look<'_, H> {
             duration_ms: finished_at - started_at,
             output: Some(output),
             error: None,
+            receipt: None,
         };
         let finished = FinishedAttempt::prepared(result.clone(), Some(stored), None);
         Arc::make_mut(&mut facts).apply(result);

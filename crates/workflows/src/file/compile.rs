@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 use super::error::Problem;
 use super::expression::{Environment, Expression};
-use super::format::{EdgeDocument, NodeDocument, Template, WorkflowDocument};
-use super::kinds::{self, KindNode, KindValue, Kinds};
+use super::format::{DecideDocument, EdgeDocument, NodeDocument, Template, WorkflowDocument};
+use super::kinds::{self, KindNode, KindValue, Kinds, OfKinds};
 use super::library::Loader;
 use super::tree::{NodeIndex, Position, Tree};
 use crate::definition::{
@@ -76,7 +76,7 @@ struct Compiler<'t> {
     switching: (usize, Vec<Switching>),
     kinds: &'t Kinds,
     /// The values of members that are for kinds of other crates, by node.
-    of_kinds: BTreeMap<String, Vec<(String, NodeIndex)>>,
+    of_kinds: OfKinds,
 }
 
 /// A node whose switch is written in itself.
@@ -92,7 +92,7 @@ struct Switching {
 pub(super) fn definition<'t>(
     tree: &'t Tree,
     document: WorkflowDocument,
-    (kinds, of_kinds): (&'t Kinds, BTreeMap<String, Vec<(String, NodeIndex)>>),
+    (kinds, of_kinds): (&'t Kinds, OfKinds),
     loader: &'t Loader<'t>,
     source: Option<&'t SourceIdentity>,
 ) -> Result<Definition> {
@@ -306,7 +306,6 @@ impl Compiler<'_> {
         id: String,
         document: NodeDocument,
     ) -> Result<(NodeDraft, Option<(EdgeDraft, Switching)>)> {
-        let path = ["nodes", id.as_str()];
         let NodeDocument {
             compute,
             settings_route,
@@ -370,19 +369,9 @@ impl Compiler<'_> {
         }
         let mut switch = None;
         if let Some(document) = decide {
-            let names = document.choices.0.iter();
-            let cases = names.map(|(name, _)| {
-                let path = ["decide", "choices", name, "to"].map(str::to_owned);
-                (name.clone(), path.to_vec())
-            });
-            let switching = Switching {
-                node: id.clone(),
-                choices: vec!["decide".to_owned(), "choices".to_owned()],
-                cases: cases.collect(),
-            };
-            let (kind, edge) = self.decide(&id, document)?;
+            let (kind, routes) = self.deciding(&id, document)?;
             kinds.push(("decide", kind));
-            switch = Some((edge, switching));
+            switch = Some(routes);
         }
         if let Some(document) = assistant_message {
             kinds.push(("assistantMessage", self.assistant_message(document)?));
@@ -395,22 +384,7 @@ impl Compiler<'_> {
             kinds.push((key, kind));
             switch = routes.or(switch);
         }
-        let found: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
-        if 1 < found.len() {
-            let message = format!(
-                "node {id:?} has {}; a node does one thing",
-                found.join(" and ")
-            );
-            return self.refuse(&path, "V15", message);
-        }
-        let Some((_, kind)) = kinds.pop() else {
-            let own = "compute, settingsRoute, shell, writeFile, readFile, checkpoint, agent, decide, assistantMessage, notify";
-            let names: Vec<&str> = std::iter::once(own)
-                .chain(self.kinds.keys().map(String::as_str))
-                .collect();
-            let message = format!("node {id:?} needs one of {}", names.join(", "));
-            return self.refuse(&path, "V15", message);
-        };
+        let kind = self.only(&id, kinds)?;
         let declared = Some(self.declared_node(&id));
         let node = NodeDraft {
             id,
@@ -420,6 +394,48 @@ impl Compiler<'_> {
             declared,
         };
         Ok((node, switch))
+    }
+
+    /// The one thing that a node does.
+    fn only(&self, id: &str, mut kinds: Vec<(&str, NodeKind)>) -> Result<NodeKind> {
+        let path = ["nodes", id];
+        let found: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
+        if 1 < found.len() {
+            let message = format!(
+                "node {id:?} has {}; a node does one thing",
+                found.join(" and ")
+            );
+            return self.refuse(&path, "V15", message);
+        }
+        if let Some((_, kind)) = kinds.pop() {
+            return Ok(kind);
+        }
+        let own = "compute, settingsRoute, shell, writeFile, readFile, checkpoint, agent, decide, assistantMessage, notify";
+        let names: Vec<&str> = std::iter::once(own)
+            .chain(self.kinds.keys().map(String::as_str))
+            .collect();
+        let message = format!("node {id:?} needs one of {}", names.join(", "));
+        self.refuse(&path, "V15", message)
+    }
+
+    /// A decision of a model, with its switch.
+    fn deciding(
+        &self,
+        id: &str,
+        document: DecideDocument,
+    ) -> Result<(NodeKind, (EdgeDraft, Switching))> {
+        let names = document.choices.0.iter();
+        let cases = names.map(|(name, _)| {
+            let path = ["decide", "choices", name, "to"].map(str::to_owned);
+            (name.clone(), path.to_vec())
+        });
+        let switching = Switching {
+            node: id.to_owned(),
+            choices: vec!["decide".to_owned(), "choices".to_owned()],
+            cases: cases.collect(),
+        };
+        let (kind, edge) = self.decide(id, document)?;
+        Ok((kind, (edge, switching)))
     }
 
     /// A node of another crate's kind.

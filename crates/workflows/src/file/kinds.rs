@@ -326,12 +326,12 @@ pub(super) fn prepare(
 /// The kinds of other crates that a program registered, by key.
 pub(crate) type Kinds = BTreeMap<String, Arc<dyn FileKind>>;
 
+/// The values of members that are for kinds of other crates, by node: key and place.
+pub(super) type OfKinds = BTreeMap<String, Vec<(String, NodeIndex)>>;
+
 /// Sets the members of registered kinds apart: the document is read without them. Returns the values by node.
-pub(super) fn set_apart(
-    tree: &mut Tree,
-    kinds: &Kinds,
-) -> BTreeMap<String, Vec<(String, NodeIndex)>> {
-    let mut found: BTreeMap<String, Vec<(String, NodeIndex)>> = BTreeMap::new();
+pub(super) fn set_apart(tree: &mut Tree, kinds: &Kinds) -> OfKinds {
+    let mut found = OfKinds::new();
     let nodes = tree.root().and_then(|root| tree.child(root, "nodes"));
     let nodes = nodes.map_or_else(Vec::new, |nodes| tree.members(nodes));
     for (id, node) in nodes {

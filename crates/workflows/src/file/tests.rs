@@ -140,6 +140,7 @@ fn result(id: &NodeId, definition: &Definition, outcome: Result<Value, NodeError
         duration_ms: 1,
         error: outcome.as_ref().err().map(ToString::to_string),
         output: outcome.ok(),
+        receipt: None,
     }
 }
 

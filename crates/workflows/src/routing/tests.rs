@@ -40,6 +40,7 @@ fn result(outcome: NodeOutcome, output: Value) -> NodeResult {
         duration_ms: 250,
         output: ok.then_some(output),
         error: (!ok).then(|| "Error: broken".to_owned()),
+        receipt: None,
     }
 }
 

@@ -62,6 +62,7 @@ pub(crate) struct StepRow {
     pub(crate) finished_at: Option<UnixMillis>,
     pub(crate) output: Option<Content>,
     pub(crate) error: Option<Digest>,
+    pub(crate) receipt: Option<Digest>,
 }
 
 /// The attempt of the last accepted step.
@@ -71,7 +72,8 @@ pub(crate) fn last_step(change: &mut Change<'_>) -> Result<Option<StepRow>, Stat
         .sql()
         .prepare_cached(
             "SELECT a.attempt_key, a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.timeout_ms,
-                 a.settings_scope_key, a.settings_change_number, a.finished_at, a.output_digest, a.output, a.output_hash, a.error_hash
+                 a.settings_scope_key, a.settings_change_number, a.finished_at, a.output_digest, a.output, a.output_hash, a.error_hash,
+                 a.receipt_hash
              FROM run_steps s JOIN node_attempts a ON a.attempt_key = s.attempt_key
              WHERE s.run_key = :key ORDER BY s.step_index DESC LIMIT 1",
         )?
@@ -81,6 +83,7 @@ pub(crate) fn last_step(change: &mut Change<'_>) -> Result<Option<StepRow>, Stat
                 finished_at: row.get(9)?,
                 output: Content::from_row(row, 10)?,
                 error: row.get(13)?,
+                receipt: row.get(14)?,
             })
         })
         .optional()?)

@@ -100,6 +100,7 @@ pub(crate) struct Accepted {
     pub(crate) request: i64,
     pub(crate) kind: RequestKind,
     pub(crate) payload: Digest,
+    pub(crate) receipt: Option<Digest>,
 }
 
 /// The request of an attempt, with the payload of its accepted submission when it is settled and not yet used.
@@ -110,7 +111,7 @@ pub(crate) fn accepted_payload(
     Ok(change
         .sql()
         .prepare_cached(
-            "SELECT q.request_key, q.kind, s.payload_hash
+            "SELECT q.request_key, q.kind, s.payload_hash, s.receipt_hash
              FROM interactive_requests q
              JOIN interactive_submissions s ON s.submission_id = q.accepted_submission_id
              WHERE q.attempt_key = :attempt AND q.status = 'settled' AND q.consumed_at IS NULL AND s.outcome = 'accepted'",
@@ -120,6 +121,7 @@ pub(crate) fn accepted_payload(
                 request: row.get(0)?,
                 kind: row.get(1)?,
                 payload: row.get(2)?,
+                receipt: row.get(3)?,
             })
         })
         .optional()?)

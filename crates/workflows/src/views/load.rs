@@ -206,7 +206,10 @@ pub(crate) fn load(
         input,
         history: steps(snapshot, key)?
             .into_iter()
-            .map(|(result, _, _)| result)
+            .map(|(result, receipt, _)| NodeResult {
+                receipt: receipt.filter(|_| result.node_type == "checkpoint"),
+                ..result
+            })
             .collect(),
         attempt: open_attempt(snapshot, key)?,
         answer,

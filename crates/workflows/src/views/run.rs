@@ -490,6 +490,7 @@ pub(super) fn steps(snapshot: &Snapshot<'_>, run: i64) -> Result<Vec<Step>, Stat
             duration_ms: finished_at.since(started_at),
             output: json_column(row, 6)?,
             error: text_column(row, 7)?,
+            receipt: None,
         };
         let settings = row
             .get::<_, Option<ScopeId>>(9)?

@@ -129,6 +129,7 @@ impl Machine {
             duration_ms: now - started_at,
             output: (outcome == NodeOutcome::Ok).then_some(output),
             error: (outcome != NodeOutcome::Ok).then(|| "Error: no".to_owned()),
+            receipt: None,
         };
         FinishedAttempt::new(result, None).unwrap()
     }

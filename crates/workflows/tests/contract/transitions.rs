@@ -23,6 +23,7 @@ fn finished(node: &str, id: &str, started_at: i64, output: Value) -> FinishedAtt
         duration_ms: 0,
         output: Some(output),
         error: None,
+        receipt: None,
     };
     FinishedAttempt::new(result, None).unwrap()
 }

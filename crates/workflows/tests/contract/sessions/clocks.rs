@@ -227,6 +227,7 @@ fn edge_080_expiry_refuses_what_is_still_looked_at() {
         duration_ms: now - started_at,
         output: None,
         error: None,
+        receipt: None,
     };
     let claiming = |outcome| Claiming {
         run: run.clone(),
@@ -281,6 +282,7 @@ fn nobody_expires_a_request_that_has_time_left() {
         duration_ms: 0,
         output: None,
         error: None,
+        receipt: None,
     };
     let before = fixture.rows();
     let refused = commands::claim(

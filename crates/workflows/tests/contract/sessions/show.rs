@@ -299,6 +299,7 @@ fn edge_089_an_end_that_can_not_be_told_stays_the_end() {
         duration_ms: 0,
         output: Some(json!(1)),
         error: None,
+        receipt: None,
     };
     let finished = FinishedAttempt::new(ended, None).unwrap();
     commands::advance(
