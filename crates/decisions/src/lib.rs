@@ -44,7 +44,8 @@
 //! - [`commands`]: the public verbs. Each checks its input, builds a command and calls the store.
 //! - `store`: the only room that writes, on this domain's tables only.
 //! - [`views`]: the only room that reads for people; it never writes.
-//! - [`effects`]: what follows from a resolution.
+//! - [`effects`]: what follows from a resolution; [`duty`]: the background work that a scheduler does.
+//! - [`node`]: the node kind, in Rust and in workflow files; [`plan_approval`]: a workflow that others include.
 //! - `verify`: the invariants.
 //!
 //! `docs/DECISIONS.md` has the rules, and where they differ from the reference.
@@ -59,6 +60,10 @@ pub mod commands;
 pub mod views;
 
 pub mod effects;
+
+pub mod duty;
+pub mod node;
+pub mod plan_approval;
 
 mod error;
 mod hooks;
