@@ -176,6 +176,8 @@ pub struct Command {
     pub(crate) actor: Actor,
     pub(crate) expectation: Expectation,
     pub(crate) evidence: Option<Evidence>,
+    /// The lease of another resource, in whose name this one is changed.
+    pub(crate) authority: Option<Evidence>,
     pub(crate) payload: Option<Payload>,
     pub(crate) place: Place,
     /// Whether the records rooms made it.
@@ -216,6 +218,7 @@ impl Command {
             actor: Actor::system(),
             expectation: Expectation::Exists,
             evidence: None,
+            authority: None,
             payload: None,
             place: Place::ByName,
             is_kernels: false,
@@ -258,6 +261,15 @@ impl Command {
     #[must_use]
     pub fn holding(mut self, claim: &Claim) -> Self {
         self.evidence = Some(claim.evidence());
+        self
+    }
+
+    /// Shows the lease of another resource, in whose name this one is changed: that of a host, which holds one lease for many things
+    /// that have none. It is checked as the resource's own would be and not renewed. It lets the change begin and settle effects of
+    /// its resource; an operation that needs the resource's own lease it does not allow.
+    #[must_use]
+    pub fn under(mut self, claim: &Claim) -> Self {
+        self.authority = Some(claim.evidence());
         self
     }
 

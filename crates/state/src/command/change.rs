@@ -425,6 +425,12 @@ impl<'a> Change<'a> {
         self.row.map(|row| row.key)
     }
 
+    /// Owner and generation of the lease of another resource, in whose name the command acts.
+    pub(crate) fn authority(&self) -> Option<(&str, u64)> {
+        let evidence = self.command.authority.as_ref()?;
+        Some((evidence.owner.id(), evidence.generation))
+    }
+
     pub(crate) fn use_generation(&mut self, generation: u64) {
         self.generation = Some(generation);
     }

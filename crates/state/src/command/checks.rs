@@ -8,6 +8,7 @@ use super::{ActorKind, Command, Expectation, LeaseRule, Operation, Place};
 use crate::clock::UnixMillis;
 use crate::database::guard::KERNEL;
 use crate::error::{ClaimLostReason, StateError};
+use crate::records::leases::Evidence;
 use crate::records::{leases, resources};
 
 /// What the checks found.
@@ -129,5 +130,21 @@ fn check_lease(
             };
             leases::check(sql, row.key, evidence, now)?.map_err(lost)
         }
+    }?;
+    match &command.authority {
+        Some(evidence) => check_authority(sql, evidence, now),
+        None => Ok(()),
     }
+}
+
+/// The lease of the resource in whose name the command acts.
+fn check_authority(sql: &Sql<'_>, evidence: &Evidence, now: UnixMillis) -> Result<(), StateError> {
+    let lost = |reason| StateError::ClaimLost {
+        resource: evidence.resource.clone(),
+        reason,
+    };
+    let Some(row) = resources::fetch(sql, &evidence.resource)? else {
+        return Err(lost(ClaimLostReason::MissingAuthority));
+    };
+    leases::check(sql, row.key, evidence, now)?.map_err(lost)
 }

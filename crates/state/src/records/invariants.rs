@@ -109,10 +109,11 @@ invariants! {
         OR (e.owner_scope = 'run' AND s.resource_type IN ('run', 'decision'))
         OR (e.owner_scope = 'controller' AND s.resource_type = 'controller')
         OR (e.owner_scope = 'channel' AND s.resource_type = 'channel'))";
-    "X13", "The generation of an attempt was really claimed, on the source or on the effect.",
+    "X13", "The generation of an attempt was really claimed, on the source or on the effect. A channel's is that of its host.",
     "SELECT a.resource_key FROM effect_attempts a JOIN effects e ON e.resource_key = a.resource_key
      LEFT JOIN leases s ON s.resource_key = e.source_key LEFT JOIN leases l ON l.resource_key = e.resource_key
-     WHERE a.lease_generation > max(coalesce(s.generation, 0), coalesce(l.generation, 0))";
+     WHERE e.owner_scope <> 'channel'
+       AND a.lease_generation > max(coalesce(s.generation, 0), coalesce(l.generation, 0))";
     "X15", "Only what is to do has a next attempt.",
     "SELECT resource_key FROM effects WHERE next_attempt_at IS NOT NULL AND status NOT IN ('pending', 'rejected')";
     "X17", "A controller's key stands for one intent.",

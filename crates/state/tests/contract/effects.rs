@@ -4,6 +4,7 @@
 //! to the domains above; what this floor promises them is here.
 
 mod crash;
+mod hosted;
 
 mod operator;
 mod owner;

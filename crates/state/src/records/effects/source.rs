@@ -219,6 +219,15 @@ impl Change<'_> {
     ///
     /// [`StateError::ClaimLost`] without the lease of the source.
     pub fn recover_effects(&mut self) -> Result<Recovered, StateError> {
+        self.recover_effects_with(None)
+    }
+
+    /// As [`Change::recover_effects`]; `reason` is stored with what becomes ambiguous.
+    ///
+    /// # Errors
+    ///
+    /// As [`Change::recover_effects`].
+    pub fn recover_effects_with(&mut self, reason: Option<&str>) -> Result<Recovered, StateError> {
         self.source_owner()?;
         let mut recovered = Recovered::default();
         for row in self.unsettled_effects()? {
@@ -229,7 +238,7 @@ impl Change<'_> {
                     recovered.returned.push(row.effect_id);
                 }
                 EffectState::Applying => {
-                    self.interrupt(&row, EffectState::Ambiguous, None)?;
+                    self.interrupt(&row, EffectState::Ambiguous, reason)?;
                     recovered.ambiguous.push(row.effect_id);
                 }
                 EffectState::Ambiguous => recovered.ambiguous.push(row.effect_id),
@@ -297,6 +306,24 @@ impl Change<'_> {
             }
         }
         Ok(applied)
+    }
+
+    /// The attempt of an effect of this change's resource that is in flight, by its name: settling it compares it with the rows.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::NotFound`], [`StateError::Conflict`] for an effect of another source.
+    pub fn attempt_in_flight(
+        &self,
+        effect_id: &EffectId,
+    ) -> Result<Option<EffectAttempt>, StateError> {
+        let row = self.effect_row(effect_id)?;
+        self.check_source(&row)?;
+        Ok((row.state == EffectState::Applying).then(|| EffectAttempt {
+            effect_id: row.effect_id.clone(),
+            number: row.attempts,
+            key: row.key,
+        }))
     }
 
     /// An effect as readers see it, inside this transaction.

@@ -62,7 +62,9 @@ impl Change<'_> {
         facts: Option<Payload>,
         body: impl FnOnce(&mut Change<'_>, ResourceKey) -> Result<T, StateError>,
     ) -> Result<T, StateError> {
-        let generation = self.lease_generation();
+        let generation = self
+            .lease_generation()
+            .or(self.authority().map(|(_, generation)| generation));
         let mut command =
             Command::of_kernel(operation, resource(effect_id)).by(self.actor().clone());
         command = match key {
@@ -316,14 +318,18 @@ impl Change<'_> {
         }
     }
 
-    /// The owner of this change's resource, whose lease the command showed or took.
+    /// The owner of this change's resource, whose lease the command showed or took, or of the resource in whose name it acts.
     pub(super) fn source_owner(&mut self) -> Result<AttemptOwner, StateError> {
         let lost = StateError::ClaimLost {
             resource: self.resource().clone(),
             reason: ClaimLostReason::MissingAuthority,
         };
         let Some(generation) = self.lease_generation() else {
-            return Err(lost);
+            let (owner_id, generation) = self.authority().ok_or(lost)?;
+            return Ok(AttemptOwner {
+                owner_id: owner_id.to_owned(),
+                generation: Some(generation),
+            });
         };
         match self.lease()?.owner {
             Some((_, owner_id)) => Ok(AttemptOwner {
