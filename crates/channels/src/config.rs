@@ -357,6 +357,15 @@ impl Config {
         }
     }
 
+    /// The audiences that are reached through a channel.
+    pub fn audiences_of<'a>(&'a self, channel: &'a ChannelId) -> impl Iterator<Item = &'a str> {
+        let reached = self
+            .audiences
+            .iter()
+            .filter(move |(_, channels)| channels.contains(channel));
+        reached.map(|(name, _)| name.as_str())
+    }
+
     /// The profiles, by name.
     pub fn profiles(&self) -> &BTreeMap<String, Profile> {
         &self.profiles

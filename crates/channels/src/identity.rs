@@ -11,6 +11,8 @@ use crate::protocol::is_name;
 
 /// The resource type of channels.
 pub const RESOURCE_TYPE: &str = "channel";
+/// The resource type whose lease a host holds, one for each profile.
+pub const HOST_RESOURCE_TYPE: &str = "channel_host";
 /// The local surface, which is always there.
 pub const LOCAL: &str = "pi";
 /// The adapter type of Telegram channels, and what their ids begin with.
@@ -46,6 +48,11 @@ impl ChannelId {
             .strip_prefix(TELEGRAM)?
             .strip_prefix(':')
             .filter(|profile| is_name(profile))
+    }
+
+    /// The resource whose lease the host of this channel holds.
+    pub fn host_resource(&self) -> Resource {
+        Resource::new(HOST_RESOURCE_TYPE, self.as_str())
     }
 
     /// The resource, whose id is `channel-` and 40 hex digits.
@@ -140,7 +147,6 @@ pub fn signal_id(adapter_epoch: &str, kind: &str, number: u64, cursor: u64) -> S
 }
 
 /// The name of a record of what was shown.
-#[cfg(test)]
 pub(crate) fn message_id(basis: &serde_json::Value) -> Result<String, ChannelError> {
     let canonical = holdpoint_state::json::canonical(basis).map_err(|source| {
         holdpoint_state::StateError::Json {

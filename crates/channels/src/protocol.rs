@@ -30,9 +30,10 @@ pub use code::ErrorCode;
 pub use frames::{
     AnswerReport, FromAdapter, MessageRef, PresentReport, Report, SendState, SettleReport,
 };
+pub use holdpoint_decisions::model::ChannelRequest;
 pub use launch::{Launch, Token};
 pub use orders::{AnswerOutcome, Order, SettleOutcome, ToAdapter, Verdict};
-pub use request::{ChannelRequest, Choice, OpenRequest, Response, TextInput};
+pub use request::{Choice, OpenRequest, Response, TextInput};
 
 /// The schema of the launch line.
 pub const LAUNCH_SCHEMA: &str = "pi-workflows.channel-adapter-launch.v1";

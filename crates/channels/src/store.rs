@@ -1,26 +1,10 @@
-//! Writes of the channels domain: the only room with INSERT, UPDATE or DELETE, on its own tables.
+//! Writes of the channels domain: the only rooms with INSERT, UPDATE or DELETE, on its own tables; and what commands read.
 //!
-//! Not here: whether a change is right (`model`, `commands`), reading for people (`views`), the clock, other I/O.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "store room: may ask Change for SQL"
-)]
+//! Not here: whether a change is right (`commands`), reading for people (`views`), the clock, other I/O.
 
-use holdpoint_state::records::resources::expect_one;
-use holdpoint_state::sql::named_params;
-use holdpoint_state::{Change, StateError};
-
-/// Writes the row of the channel that this change makes.
-pub(crate) fn insert(change: &mut Change<'_>) -> Result<(), StateError> {
-    let key = change.resource_key()?;
-    let written = change
-        .sql()
-        .prepare_cached(
-            "INSERT INTO channels (resource_key, name, created_at)
-             VALUES (:resource_key, :name, :now)",
-        )?
-        .execute(named_params! {
-            ":resource_key": key, ":name": change.resource().key(), ":now": change.now(),
-        })?;
-    expect_one(written, "channels", change.resource().key())
-}
+pub(crate) mod channels;
+pub(crate) mod inbox;
+pub(crate) mod messages;
+pub(crate) mod parts;
+pub(crate) mod read;
+pub(crate) mod retention;

@@ -1,10 +1,11 @@
 //! What the host says to a child: the response to its last message, and with it the next order.
 
+use holdpoint_decisions::model::ChannelRequest;
 use serde::{Deserialize, Serialize};
 
 use super::checks::{self, Checked, require};
 use super::frames::{MessageRef, are_unique};
-use super::request::{ChannelRequest, OpenRequest, Response};
+use super::request::{OpenRequest, Response, document};
 use super::{ADAPTER_SCHEMA, ProtocolError};
 
 /// The response to one message.
@@ -65,7 +66,8 @@ pub enum Order {
         #[serde(rename = "attemptId")]
         attempt_id: String,
         /// What to show.
-        request: ChannelRequest,
+        #[serde(with = "document")]
+        request: Box<ChannelRequest>,
         /// The parts that earlier attempts confirmed: never sent again.
         messages: Vec<MessageRef>,
     },
@@ -79,7 +81,8 @@ pub enum Order {
         #[serde(rename = "attemptId")]
         attempt_id: String,
         /// What was shown.
-        request: ChannelRequest,
+        #[serde(with = "document")]
+        request: Box<ChannelRequest>,
         /// How the decision ended.
         outcome: SettleOutcome,
         /// The winning answer.

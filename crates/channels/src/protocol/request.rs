@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use holdpoint_decisions::model::ChannelRequest;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 use super::ProtocolError;
 use super::checks::{self, require};
-
-/// The schema of a channel request (decisions reference, section 3).
-const REQUEST_SCHEMA: &str = "pi-workflows.human-decision-channel-request.v1";
 
 /// The text input that a choice asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,79 +35,6 @@ pub struct Choice {
     pub input: Option<TextInput>,
 }
 
-/// A request as a channel shows it: the canonical JSON of the decisions domain, checked for what a channel relies on.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChannelRequest {
-    fields: Map<String, Value>,
-    open: OpenRequest,
-}
-
-impl ChannelRequest {
-    /// Takes a request over.
-    ///
-    /// # Errors
-    ///
-    /// [`ProtocolError::Field`] when it is none, or holds a subject.
-    pub fn new(value: Value) -> Result<Self, ProtocolError> {
-        let wrong = || ProtocolError::Field { what: "request" };
-        let Value::Object(fields) = value else {
-            return Err(wrong());
-        };
-        require("request", !fields.contains_key("subject"))?;
-        require(
-            "request",
-            fields.get("schema").and_then(Value::as_str) == Some(REQUEST_SCHEMA),
-        )?;
-        let text = |name: &str| {
-            fields
-                .get(name)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-                .ok_or_else(wrong)
-        };
-        let choices = fields.get("choices").cloned().ok_or_else(wrong)?;
-        let open = OpenRequest {
-            decision_id: text("decisionId")?,
-            request_digest: text("requestDigest")?,
-            choices: serde_json::from_value(choices).map_err(|_| wrong())?,
-        };
-        open.check()?;
-        Ok(Self { fields, open })
-    }
-
-    /// The decision.
-    pub fn decision_id(&self) -> &str {
-        &self.open.decision_id
-    }
-
-    /// The digest of the whole request.
-    pub fn request_digest(&self) -> &str {
-        &self.open.request_digest
-    }
-
-    /// What a token is made of.
-    pub fn open(&self) -> &OpenRequest {
-        &self.open
-    }
-
-    /// All of it.
-    pub fn fields(&self) -> &Map<String, Value> {
-        &self.fields
-    }
-}
-
-impl Serialize for ChannelRequest {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.fields.serialize(serializer)
-    }
-}
-
-impl<'de> Deserialize<'de> for ChannelRequest {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::new(Value::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
-
 /// What a child must know of a shown request to understand an answer to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -124,6 +48,35 @@ pub struct OpenRequest {
 }
 
 impl OpenRequest {
+    /// What of a request is needed to understand an answer to it.
+    pub fn of(request: &ChannelRequest) -> Self {
+        let choice = |choice: &holdpoint_decisions::model::Choice| Choice {
+            label: choice.label.clone(),
+            input: choice.input.as_ref().map(|input| TextInput {
+                kind: "text".to_owned(),
+                name: input.name().to_owned(),
+                prompt: input.prompt().to_owned(),
+                min_length: input.min_units(),
+                max_length: input.max_units(),
+            }),
+        };
+        Self {
+            decision_id: request.decision_id.to_string(),
+            request_digest: request.request_digest.to_string(),
+            choices: request
+                .choices
+                .iter()
+                .map(|(id, one)| (id.to_string(), choice(one)))
+                .collect(),
+        }
+    }
+
+    /// How much room it takes in a line, in bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        // A comma stands between two of them.
+        holdpoint_state::json::to_canonical(self).map_or(usize::MAX, |text| text.len() + 1)
+    }
+
     pub(super) fn check(&self) -> Result<(), ProtocolError> {
         checks::id("decisionId", &self.decision_id)?;
         checks::digest("requestDigest", &self.request_digest)?;
@@ -147,5 +100,29 @@ impl Response {
         checks::id("response", &self.choice)?;
         let one_input = self.input.as_ref().is_none_or(|input| input.len() == 1);
         require("response", one_input)
+    }
+}
+
+/// A request travels as the document of the decisions domain, which refuses a subject and everything else that it does not know.
+pub(super) mod document {
+    use holdpoint_decisions::model::ChannelRequest;
+    use serde::de::Error as _;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+    use serde_json::Value;
+
+    pub(crate) fn serialize<S: Serializer>(
+        request: &Box<ChannelRequest>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        request.document().serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Box<ChannelRequest>, D::Error> {
+        // The text of its error may repeat what the line holds; nobody shows it.
+        ChannelRequest::read(&Value::deserialize(deserializer)?)
+            .map(Box::new)
+            .map_err(D::Error::custom)
     }
 }

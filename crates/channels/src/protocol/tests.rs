@@ -16,17 +16,31 @@ fn digest(digit: char) -> String {
     format!("sha256:{}", digit.to_string().repeat(64))
 }
 
-fn request() -> Value {
-    json!({
-        "schema": "pi-workflows.human-decision-channel-request.v1",
-        "sourceSchema": "pi-workflows.human-decision-request.v1",
-        "decisionId": "decision-1", "requestDigest": digest('a'), "runId": "run-1", "workflowName": "wf", "nodeId": "gate",
-        "attemptId": "att-1", "audience": "operator", "title": "Ship",
-        "presentation": {"schema": "pi-workflows.decision-presentation.v1", "summary": "Ship it?", "blocks": []},
-        "presentationDigest": digest('b'), "revision": 1,
-        "choices": {"go": {"label": "Go"}, "redo": {"label": "Redo", "input": {"kind": "text", "name": "why", "prompt": "What?", "minLength": 1, "maxLength": 4000}}},
-        "createdAt": "2026-09-01T00:00:00.000Z"
-    })
+fn request() -> ChannelRequest {
+    use holdpoint_decisions::model::{Choice, Choices, Draft, Presentation, Request, TextInput};
+    let draft = Draft {
+        run_id: "run-1".to_owned(),
+        workflow_name: "wf".to_owned(),
+        node_id: "gate".to_owned(),
+        attempt_id: "att-1".to_owned(),
+        audience: "operator".to_owned(),
+        title: "Ship".to_owned(),
+        choices: Choices::new([
+            ("go", Choice::new("Go")),
+            (
+                "redo",
+                Choice::new("Redo").with_text(TextInput::new("why", "What?")),
+            ),
+        ])
+        .unwrap(),
+        subject: json!({ "plan": "a" }),
+        presentation: Presentation::new("Ship it?", Vec::new()).unwrap(),
+        revision: 1,
+        on_timeout: None,
+        expires_at: None,
+        created_at: holdpoint_state::clock::UnixMillis(0),
+    };
+    Request::new(draft).unwrap().for_channels()
 }
 
 fn message(part_index: u32) -> MessageRef {
@@ -104,7 +118,7 @@ fn reports() -> Vec<Report> {
 }
 
 fn orders() -> Vec<Order> {
-    let request = ChannelRequest::new(request()).unwrap();
+    let request = Box::new(request());
     let ids = || (stable('1'), stable('1'));
     vec![
         Order::Present {
@@ -126,7 +140,7 @@ fn orders() -> Vec<Order> {
         },
         Order::Poll {
             cursor: 3,
-            requests: vec![request.open().clone()],
+            requests: vec![OpenRequest::of(&request)],
         },
         Order::Stop,
     ]
@@ -221,9 +235,8 @@ fn no_field_can_be_left_out_or_added() {
 
 #[test]
 fn channel_49_a_subject_is_refused_wherever_it_stands() {
-    let mut with_subject = request();
+    let mut with_subject = request().document();
     with_subject["subject"] = json!({"plan": "secret"});
-    assert!(ChannelRequest::new(with_subject.clone()).is_err());
     let mut present = as_value(&to_adapter(orders().into_iter().next()).to_line().unwrap());
     present["command"]["request"] = with_subject;
     assert!(ToAdapter::from_line(&serde_json::to_vec(&present).unwrap()).is_err());

@@ -6,7 +6,7 @@
 //! Not here: who sees it, and sending it.
 
 use holdpoint_decisions::document::{Segment, segments};
-use holdpoint_decisions::model::{self, to_iso};
+use holdpoint_decisions::model::to_iso;
 use holdpoint_state::Digest;
 use serde_json::Value;
 
@@ -18,9 +18,6 @@ use crate::protocol::{ChannelRequest, OpenRequest};
 /// Why a request can't be shown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// It breaks the contract of the decisions domain.
-    #[error("the request is not one of the decisions domain")]
-    Request,
     /// It is too long for one recipient.
     #[error(transparent)]
     TooManyParts(#[from] TooManyParts),
@@ -32,9 +29,7 @@ pub enum RenderError {
 ///
 /// [`RenderError`]: nothing of it may be sent.
 pub fn render(request: &ChannelRequest) -> Result<Vec<Part>, RenderError> {
-    let document = Value::Object(request.fields().clone());
-    let request = model::ChannelRequest::read(&document).or(Err(RenderError::Request))?;
-    Ok(split(texts(&segments(&request)), &request.fingerprint())?)
+    Ok(split(texts(&segments(request)), &request.fingerprint())?)
 }
 
 /// The text of each piece. Items that follow each other stay together, line by line.

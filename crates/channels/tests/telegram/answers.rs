@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use holdpoint_channels::dev_server::{DevServer, Fault};
-use holdpoint_channels::protocol::{AnswerOutcome, Order, Report, Response, Token};
+use holdpoint_channels::protocol::{AnswerOutcome, OpenRequest, Order, Report, Response, Token};
 use holdpoint_channels::telegram::BotToken;
 use serde_json::json;
 use zeroize::Zeroizing;
@@ -15,7 +15,7 @@ use crate::{CHAT, Result, USER, token};
 struct Shown {
     server: DevServer,
     host: Host,
-    open: holdpoint_channels::protocol::OpenRequest,
+    open: OpenRequest,
 }
 
 fn shown() -> Result<Shown> {
@@ -26,7 +26,7 @@ fn shown() -> Result<Shown> {
     Ok(Shown {
         server,
         host,
-        open: request.open().clone(),
+        open: OpenRequest::of(&request),
     })
 }
 
@@ -180,7 +180,7 @@ fn an_empty_list_of_users_is_nobody() -> Result {
     let request = request(&[]);
     host.present(&request, &[])?;
     server.press(USER, CHAT, 1, "Go")?;
-    assert_eq!(host.poll(0, &[request.open().clone()])?, (vec![], 1_001));
+    assert_eq!(host.poll(0, &[OpenRequest::of(&request)])?, (vec![], 1_001));
     Ok(())
 }
 
@@ -368,7 +368,7 @@ fn the_last_token_of_a_prompt_counts() -> Result {
     let request = request_of(draft);
     host.present(&request, &[])?;
     server.press(USER, CHAT, 1, "Redo")?;
-    let open = [request.open().clone()];
+    let open = [OpenRequest::of(&request)];
     let (_, cursor) = host.poll(0, &open)?;
     server.reply(USER, CHAT, 2, "because")?;
     assert_eq!(host.poll(cursor, &open)?.0.len(), 1);
@@ -383,7 +383,7 @@ fn channel_32_the_same_number_in_two_chats_is_two_answers() -> Result {
     let mut host = Host::start_with(&launch, |_| {})?;
     let request = request(&[]);
     host.present(&request, &[])?;
-    let open = [request.open().clone()];
+    let open = [OpenRequest::of(&request)];
     server.press(USER, 100, 1, "Redo")?;
     server.press(USER, 200, 1, "Redo")?;
     let (_, cursor) = host.poll(0, &open)?;
@@ -470,7 +470,7 @@ fn a_bot_whose_token_has_no_number_asks_once_who_it_is() -> Result {
     launch.token = Token::new(Zeroizing::new("test-token".to_owned())).ok_or("token")?;
     let mut host = Host::start_with(&launch, |_| {})?;
     let request = request(&[]);
-    let open = [request.open().clone()];
+    let open = [OpenRequest::of(&request)];
     host.present(&request, &[])?;
     server.press(USER, CHAT, 1, "Redo")?;
     let (_, cursor) = host.poll(0, &open)?;

@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::path::Path;
 
 use holdpoint_channels::dev_server::{DevServer, Fault};
-use holdpoint_channels::protocol::{ErrorCode, Order, Report, SendState, Verdict, read_line};
+use holdpoint_channels::protocol::{
+    ErrorCode, OpenRequest, Order, Report, SendState, Verdict, read_line,
+};
 use holdpoint_channels::telegram::Exit;
 use holdpoint_state::clock::ManualClock;
 use proptest::prelude::*;
@@ -58,7 +60,7 @@ fn a_launch_line_that_can_not_be_used_ends_the_child_without_a_word() -> Result 
 
 #[test]
 fn a_response_that_breaks_a_rule_ends_the_child() -> Result {
-    let request = serde_json::to_value(request(&[]))?;
+    let request = request(&[]).document();
     let mut with_subject = request.clone();
     with_subject["subject"] = json!({});
     let present = |request: &Value, attempt: &str| json!({"kind": "channel.present", "stableMessageId": attempt, "attemptId": attempt, "request": request, "messages": []});
@@ -154,7 +156,7 @@ fn an_order_where_none_may_be_ends_the_child() -> Result {
     server.press(USER, CHAT, 1, "Go")?;
     let response = host.response(Some(Order::Poll {
         cursor: 0,
-        requests: vec![shown.open().clone()],
+        requests: vec![OpenRequest::of(&shown)],
     }));
     host.respond(&response);
     host.hear()?;
@@ -255,7 +257,7 @@ fn channel_50_nothing_that_it_says_holds_the_token() -> Result {
     for _ in 0..5 {
         host.order(Order::Poll {
             cursor: 0,
-            requests: vec![shown.open().clone()],
+            requests: vec![OpenRequest::of(&shown)],
         })?;
         host.clock.advance(60_000);
     }
@@ -347,7 +349,7 @@ fn every_failed_poll_has_its_word_and_loses_nothing() -> Result {
         server.fail("getUpdates", fault.clone());
         let heard = host.order(Order::Poll {
             cursor: 0,
-            requests: vec![shown.open().clone()],
+            requests: vec![OpenRequest::of(&shown)],
         })?;
         writeln!(table, "{fault:?}: {heard:?}")?;
         host.clock.advance(60_000);
@@ -357,11 +359,11 @@ fn every_failed_poll_has_its_word_and_loses_nothing() -> Result {
     let calls = server.calls("getUpdates");
     host.order(Order::Poll {
         cursor: 0,
-        requests: vec![shown.open().clone()],
+        requests: vec![OpenRequest::of(&shown)],
     })?;
     assert_eq!(server.calls("getUpdates"), calls);
     host.clock.advance(40_000);
-    assert_eq!(host.poll(0, &[shown.open().clone()])?.0.len(), 1);
+    assert_eq!(host.poll(0, &[OpenRequest::of(&shown)])?.0.len(), 1);
     Ok(())
 }
 
@@ -487,7 +489,7 @@ fn hostile_updates_move_the_cursor_and_nothing_else() -> Result {
     let mut host = Host::start(&server)?;
     let shown = request(&[]);
     host.present(&shown, &[])?;
-    let open = [shown.open().clone()];
+    let open = [OpenRequest::of(&shown)];
     let mut cursor = 0;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     for _ in 0..rounds {

@@ -60,7 +60,7 @@ fn every_chat_gets_every_part_and_the_buttons_are_below_the_last() -> Result {
     let order = Order::Present {
         stable_message_id: ATTEMPT.to_owned(),
         attempt_id: ATTEMPT.to_owned(),
-        request: request.clone(),
+        request: Box::new(request.clone()),
         messages: Vec::new(),
     };
     let reports = host.order(order)?;
@@ -118,7 +118,7 @@ fn no_part_leaves_before_the_host_has_the_one_before_it() -> Result {
     let response = host.response(Some(Order::Present {
         stable_message_id: ATTEMPT.to_owned(),
         attempt_id: ATTEMPT.to_owned(),
-        request: request_of_parts(3),
+        request: Box::new(request_of_parts(3)),
         messages: Vec::new(),
     }));
     host.respond(&response);

@@ -191,7 +191,7 @@ impl Host {
         let order = Order::Present {
             stable_message_id: ATTEMPT.to_owned(),
             attempt_id: ATTEMPT.to_owned(),
-            request: request.clone(),
+            request: Box::new(request.clone()),
             messages: messages.to_vec(),
         };
         match self.order(order)?.pop() {
@@ -208,7 +208,7 @@ impl Host {
         let order = Order::Settle {
             stable_message_id: ATTEMPT.to_owned(),
             attempt_id: ATTEMPT.to_owned(),
-            request: request.clone(),
+            request: Box::new(request.clone()),
             outcome: SettleOutcome::Accepted,
             response: Some(Response {
                 choice: "go".to_owned(),
@@ -285,8 +285,7 @@ pub(crate) fn request(paragraphs: &[&str]) -> ChannelRequest {
 }
 
 pub(crate) fn request_of(draft: Draft) -> ChannelRequest {
-    let document = Request::new(draft).unwrap().for_channels().document();
-    ChannelRequest::new(document).unwrap()
+    Request::new(draft).unwrap().for_channels()
 }
 
 pub(crate) fn draft(paragraphs: &[&str]) -> Draft {

@@ -10,7 +10,7 @@ use super::super::render::{self, RenderError};
 use super::{Child, Exit};
 use crate::identity::part_id;
 use crate::protocol::{
-    ChannelRequest, ErrorCode, MessageRef, Order, PresentReport, Report, SendState,
+    ChannelRequest, ErrorCode, MessageRef, OpenRequest, Order, PresentReport, Report, SendState,
 };
 
 /// Why a delivery stopped.
@@ -62,8 +62,8 @@ impl<O: Write, D: Write> Child<'_, O, D> {
             }
         };
         let report = Report::Present(PresentReport {
-            decision_id: request.decision_id().to_owned(),
-            request_digest: request.request_digest().to_owned(),
+            decision_id: request.decision_id.to_string(),
+            request_digest: request.request_digest.to_string(),
             attempt_id: attempt_id.clone(),
             state,
             messages,
@@ -85,7 +85,6 @@ impl<O: Write, D: Write> Child<'_, O, D> {
             Err(RenderError::TooManyParts(_)) => {
                 return Ok(Some(Stopped::failed(ErrorCode::PresentationTooLong)));
             }
-            Err(RenderError::Request) => return Err(Exit::Malformed),
         };
         let mut chats = self.launch.allowed_chat_ids.clone();
         chats.sort_unstable();
@@ -120,7 +119,7 @@ impl<O: Write, D: Write> Child<'_, O, D> {
                 retry_after: None,
             }));
         }
-        let buttons = render::buttons(request.open(), &self.launch.profile, &self.bot);
+        let buttons = render::buttons(&OpenRequest::of(request), &self.launch.profile, &self.bot);
         for (recipient, chat) in (0..).zip(&chats) {
             for (number, (part, digest)) in (0_u32..).zip(parts.iter().zip(&digests)) {
                 if known.contains_key(&(chat.clone(), number)) {
@@ -146,8 +145,8 @@ impl<O: Write, D: Write> Child<'_, O, D> {
                 messages.push(message.clone());
                 // The host knows of this part before the next one leaves: a crash in between is no doubt about it.
                 let report = Report::Part {
-                    decision_id: request.decision_id().to_owned(),
-                    request_digest: request.request_digest().to_owned(),
+                    decision_id: request.decision_id.to_string(),
+                    request_digest: request.request_digest.to_string(),
                     attempt_id: attempt_id.to_owned(),
                     message,
                 };

@@ -26,8 +26,8 @@ impl<O: Write, D: Write> Child<'_, O, D> {
                 .say(&format!("a settlement failed: {}", failure.code()));
         }
         let report = Report::Settle(SettleReport {
-            decision_id: request.decision_id().to_owned(),
-            request_digest: request.request_digest().to_owned(),
+            decision_id: request.decision_id.to_string(),
+            request_digest: request.request_digest.to_string(),
             attempt_id: attempt_id.clone(),
             state: match failure {
                 None => SendState::Confirmed,

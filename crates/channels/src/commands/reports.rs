@@ -1,0 +1,312 @@
+//! What each report about a decision does to the rows, inside the change of its message.
+
+use holdpoint_decisions::commands::submit_in;
+use holdpoint_decisions::digest::DocumentDigest;
+use holdpoint_decisions::model::{
+    Adopted, ChannelId as AnswerChannel, Conflict, DecisionId, Judged, RejectCode, Rejection,
+    Source, Submission,
+};
+use holdpoint_state::effects::{EffectState, Settlement};
+use holdpoint_state::records::effects::CHANNEL_ATTEMPTS_MAX;
+use holdpoint_state::{Change, Payload};
+use serde_json::json;
+
+use crate::config::Profile;
+use crate::error::ChannelError;
+use crate::identity::{ChannelId, Purpose};
+use crate::model::{Ending, RejectReason};
+use crate::protocol::{
+    AnswerOutcome, AnswerReport, ErrorCode, MessageRef, PresentReport, Report, SendState,
+    SettleReport,
+};
+use crate::store::read::InFlight;
+use crate::store::{channels, messages, parts};
+
+/// What became of a report: what an answer came to, or why nothing of the report is taken. Whoever refuses wrote nothing.
+type Applied = Result<Option<AnswerOutcome>, RejectReason>;
+
+/// Applies a report.
+pub(super) fn apply(
+    change: &mut Change<'_>,
+    channel: &ChannelId,
+    profile: &Profile,
+    report: &Report,
+) -> Result<Applied, ChannelError> {
+    match report {
+        Report::Part {
+            decision_id,
+            request_digest,
+            attempt_id,
+            message,
+        } => {
+            let named = Named {
+                decision_id,
+                request_digest,
+                attempt_id,
+                purpose: Purpose::Delivery,
+            };
+            part(change, channel, profile, &named, message)
+        }
+        Report::Present(report) => present(change, channel, profile, report),
+        Report::Answer(report) => answer(change, channel, profile, report),
+        Report::Settle(report) => settle(change, channel, report),
+        Report::Ready { .. } | Report::Exiting { .. } => Ok(Ok(None)),
+    }
+}
+
+/// An attempt as a report names it.
+struct Named<'a> {
+    decision_id: &'a str,
+    request_digest: &'a str,
+    attempt_id: &'a str,
+    purpose: Purpose,
+}
+
+/// The attempt, if it is the present one of its effect, in flight, and of this decision in this channel.
+fn in_flight(
+    change: &Change<'_>,
+    channel: &ChannelId,
+    named: &Named<'_>,
+) -> Result<Option<InFlight>, ChannelError> {
+    let found = messages::by_attempt(change, named.attempt_id)?;
+    Ok(found.filter(|found| {
+        found.channel == *channel
+            && found.state == EffectState::Applying
+            && found.is_present()
+            && found.attempt.purpose == named.purpose
+            && found.attempt.decision_id == named.decision_id
+            && found.attempt.request_digest == named.request_digest
+    }))
+}
+
+fn part(
+    change: &mut Change<'_>,
+    channel: &ChannelId,
+    profile: &Profile,
+    named: &Named<'_>,
+    message: &MessageRef,
+) -> Result<Applied, ChannelError> {
+    if in_flight(change, channel, named)?.is_none() {
+        return Ok(Err(RejectReason::NotInFlight));
+    }
+    if !profile.allowed_chat_ids.contains(&message.chat_id) {
+        return Ok(Err(RejectReason::NotAllowed));
+    }
+    if !parts::insert(change, named.decision_id, message)? {
+        return Ok(Err(RejectReason::OtherContent));
+    }
+    Ok(Ok(None))
+}
+
+fn present(
+    change: &mut Change<'_>,
+    channel: &ChannelId,
+    profile: &Profile,
+    report: &PresentReport,
+) -> Result<Applied, ChannelError> {
+    let named = Named {
+        decision_id: &report.decision_id,
+        request_digest: &report.request_digest,
+        attempt_id: &report.attempt_id,
+        purpose: Purpose::Delivery,
+    };
+    let Some(found) = in_flight(change, channel, &named)? else {
+        return Ok(Err(RejectReason::NotInFlight));
+    };
+    if report.state == SendState::Confirmed && !is_complete(profile, &report.messages) {
+        return Ok(Err(RejectReason::Incomplete));
+    }
+    let known = parts::of_decision(change, channel, &report.decision_id)?;
+    let differs = |message: &MessageRef| {
+        known.iter().any(|part| {
+            part.chat_id == message.chat_id
+                && part.part_index == message.part_index
+                && (part.message_id, &part.content_digest)
+                    != (message.message_id, &message.content_digest)
+        })
+    };
+    if report.messages.iter().any(differs) {
+        return Ok(Err(RejectReason::OtherContent));
+    }
+    for message in &report.messages {
+        parts::insert(change, &report.decision_id, message)?;
+    }
+    let result = json!({ "messages": parts::of_decision(change, channel, &report.decision_id)? });
+    let ended = Ended {
+        state: report.state,
+        error: report.error_code,
+        retry_after: report.retry_after,
+        result,
+    };
+    close(change, &found, &ended)?;
+    if report.state == SendState::Confirmed {
+        channels::insert_shown(change, channel, &report.decision_id)?;
+    }
+    Ok(Ok(None))
+}
+
+/// Whether every allowed chat has its parts, from the first on.
+fn is_complete(profile: &Profile, messages: &[MessageRef]) -> bool {
+    let count = |chat: &str| {
+        messages
+            .iter()
+            .filter(|message| message.chat_id == chat)
+            .count()
+    };
+    let Some(parts) = profile.allowed_chat_ids.first().map(|chat| count(chat)) else {
+        return false;
+    };
+    0 < parts
+        && profile
+            .allowed_chat_ids
+            .iter()
+            .all(|chat| count(chat) == parts)
+        && messages
+            .iter()
+            .all(|message| (message.part_index as usize) < parts)
+}
+
+fn settle(
+    change: &mut Change<'_>,
+    channel: &ChannelId,
+    report: &SettleReport,
+) -> Result<Applied, ChannelError> {
+    let named = Named {
+        decision_id: &report.decision_id,
+        request_digest: &report.request_digest,
+        attempt_id: &report.attempt_id,
+        purpose: Purpose::Settlement,
+    };
+    let Some(found) = in_flight(change, channel, &named)? else {
+        return Ok(Err(RejectReason::NotInFlight));
+    };
+    let ended = Ended {
+        state: report.state,
+        error: report.error_code,
+        retry_after: report.retry_after,
+        result: json!({}),
+    };
+    close(change, &found, &ended)?;
+    let is_over = match report.state {
+        SendState::Confirmed => true,
+        SendState::Failed => CHANNEL_ATTEMPTS_MAX <= found.attempts,
+        SendState::Unknown => false,
+    };
+    if is_over {
+        channels::delete_shown(change, channel, &report.decision_id)?;
+    }
+    Ok(Ok(None))
+}
+
+/// How an attempt ended.
+struct Ended {
+    state: SendState,
+    error: Option<ErrorCode>,
+    retry_after: Option<u64>,
+    result: serde_json::Value,
+}
+
+/// Settles the effect, and writes the record.
+fn close(change: &mut Change<'_>, found: &InFlight, ended: &Ended) -> Result<(), ChannelError> {
+    let error = || ended.error.map(|code| code.to_string());
+    let settlement = match ended.state {
+        SendState::Confirmed => Settlement::Applied {
+            result: Some(Payload::json(&ended.result)?),
+            external_ref: None,
+        },
+        SendState::Failed => Settlement::Rejected {
+            error: error().unwrap_or_default(),
+        },
+        SendState::Unknown => Settlement::Ambiguous { error: error() },
+    };
+    let wait_ms = ended
+        .retry_after
+        .map(|seconds| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX));
+    let not_before = wait_ms.map(|wait_ms| change.now().plus(wait_ms));
+    if let Some(attempt) = change.attempt_in_flight(&found.effect_id)? {
+        change.settle_effect_not_before(&attempt, settlement, not_before)?;
+    }
+    let parts = parts::of_decision(change, &found.channel, &found.attempt.decision_id)?;
+    let ending = Ending {
+        status: ended.state.into(),
+        message_count: parts.len(),
+        error: ended.error,
+        finished_at: change.now(),
+    };
+    messages::insert_ending(change, found, &ending, None)
+}
+
+fn answer(
+    change: &mut Change<'_>,
+    channel: &ChannelId,
+    profile: &Profile,
+    report: &AnswerReport,
+) -> Result<Applied, ChannelError> {
+    if !profile.allows(&report.actor_id, &report.chat_id)
+        || !messages::was_shown(change, channel, &report.decision_id)?
+    {
+        return Ok(Err(RejectReason::NotAllowed));
+    }
+    let (Ok(decision_id), Some(request_digest), Ok(answer_channel)) = (
+        DecisionId::new(report.decision_id.as_str()),
+        DocumentDigest::from_text(&report.request_digest),
+        AnswerChannel::new(channel.as_str()),
+    ) else {
+        return Ok(Err(RejectReason::NotAllowed));
+    };
+    let source = Source {
+        channel: answer_channel,
+        actor_id: report.actor_id.clone(),
+        event_id: report.event_id.clone(),
+    };
+    let submission = Submission {
+        decision_id,
+        request_digest,
+        response: json!(report.response),
+        source,
+        idempotency_key: report.idempotency_key.clone(),
+    };
+    let judged = submit_in(change, &submission)?.value;
+    channels::advance_cursor(change, report.cursor)?;
+    Ok(Ok(Some(outcome(&judged))))
+}
+
+/// What the person is told on the button.
+fn outcome(judged: &Judged) -> AnswerOutcome {
+    match judged {
+        Judged::Accepted { .. }
+        | Judged::Adopted {
+            earlier: Adopted::Won { .. },
+        } => AnswerOutcome::Received,
+        Judged::Adopted {
+            earlier: Adopted::AlreadyResolved { .. },
+        }
+        | Judged::Conflict {
+            conflict: Conflict::Winner { .. },
+        }
+        | Judged::Rejected {
+            reason: Rejection::Cancelled { .. },
+        }
+        | Judged::NotFound => AnswerOutcome::AlreadyDecided,
+        Judged::Adopted {
+            earlier: Adopted::Rejected {
+                code: RejectCode::Expired,
+            },
+        }
+        | Judged::Rejected {
+            reason: Rejection::Invalid {
+                code: RejectCode::Expired,
+            },
+        } => AnswerOutcome::Expired,
+        Judged::Adopted {
+            earlier: Adopted::Stale | Adopted::Rejected { .. },
+        }
+        | Judged::Conflict {
+            conflict: Conflict::Key | Conflict::Paused,
+        }
+        | Judged::Rejected {
+            reason: Rejection::Stale | Rejection::Invalid { .. },
+        }
+        | Judged::NotDue { .. } => AnswerOutcome::NotAccepted,
+    }
+}

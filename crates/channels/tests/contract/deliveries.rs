@@ -1,0 +1,303 @@
+//! A request is shown once, in numbered attempts, and never again blindly.
+
+use holdpoint_channels::commands::{Recovery, recover};
+use holdpoint_channels::model::{RecoverAction, RejectReason, Relayed};
+use holdpoint_channels::protocol::{ErrorCode, Order, SendState};
+use holdpoint_state::Actor;
+
+use crate::support::{Fixture, LEASE_MS, draft, go, message, rejected, taken, timed};
+use holdpoint_channels::protocol::AnswerOutcome;
+
+const UNKNOWN: Option<ErrorCode> = Some(ErrorCode::TelegramResponseUnknown);
+
+fn refused(status: u16) -> Option<ErrorCode> {
+    Some(ErrorCode::TelegramHttp(status))
+}
+
+fn retry(fixture: &Fixture, attempt_id: &str) -> String {
+    let recovery = Recovery {
+        attempt_id: attempt_id.to_owned(),
+        action: RecoverAction::Retry,
+        by: Actor::human("ann"),
+    };
+    recover(fixture.db(), &recovery)
+        .unwrap()
+        .next_attempt_id
+        .unwrap()
+}
+
+#[test]
+fn channel_01_what_is_confirmed_is_never_sent_again() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    {
+        let host = fixture.host();
+        let showing = host.adapter("epoch-1").show();
+        assert_eq!(showing.decision_id, decision.as_str());
+        fixture.store.clock().advance(LEASE_MS.unsigned_abs());
+    }
+    let host = fixture.host();
+    assert_eq!(
+        host.adapter("epoch-2").told_to_poll(),
+        [decision.to_string()]
+    );
+    assert_eq!(fixture.effects(), ["channel.delivery applied 1"]);
+}
+
+#[test]
+fn channel_10_a_refused_delivery_is_tried_three_times_and_the_decision_stays_open() {
+    let fixture = Fixture::new();
+    let (run, decision) = fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    for attempt in 1..=3 {
+        let showing = adapter.told_to_present();
+        let relayed = adapter.presented(&showing, SendState::Failed, refused(400));
+        assert_eq!(relayed, Relayed::Taken { answer: None });
+        assert_eq!(
+            fixture.effects(),
+            [format!("channel.delivery rejected {attempt}")]
+        );
+        assert_eq!(
+            adapter.told_to_poll(),
+            Vec::<String>::new(),
+            "it is not due at once"
+        );
+        for _ in 0..3 {
+            fixture.store.clock().advance(20_000);
+            fixture.db().renew(&host.claim).unwrap();
+        }
+    }
+    assert_eq!(
+        adapter.told_to_poll(),
+        Vec::<String>::new(),
+        "there is no fourth"
+    );
+    assert!(fixture.answer_locally(&decision, "go").has_won());
+    assert_eq!(fixture.go_on(&run)["status"], "completed");
+}
+
+#[test]
+fn channel_11_a_provider_that_wants_a_pause_gets_it() {
+    let fixture = Fixture::new();
+    fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let showing = adapter.told_to_present();
+    adapter.report(
+        &showing.attempt_id,
+        showing.presented(SendState::Failed, refused(429), Some(7)),
+    );
+    fixture.store.clock().advance(6_999);
+    assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+    fixture.store.clock().advance(1);
+    adapter.told_to_present();
+    assert_eq!(fixture.effects(), ["channel.delivery applying 2"]);
+}
+
+#[test]
+fn channel_12_after_a_doubt_on_the_second_part_a_retry_starts_there() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let mut showing = adapter.told_to_present();
+    adapter.part(&mut showing, message("200", 0, 0));
+    adapter.presented(&showing, SendState::Unknown, UNKNOWN);
+    assert_eq!(fixture.effects(), ["channel.delivery ambiguous 1"]);
+    assert_eq!(
+        adapter.told_to_poll(),
+        Vec::<String>::new(),
+        "never repeated without a person"
+    );
+
+    let next = retry(&fixture, &showing.attempt_id);
+    let mut again = adapter.told_to_present();
+    assert_eq!(again.attempt_id, next);
+    assert_eq!(again.messages, [message("200", 0, 0)]);
+    for part in [1, 2] {
+        adapter.part(&mut again, message("200", 0, part));
+    }
+    adapter.presented(&again, SendState::Confirmed, None);
+    assert!(fixture.answer_locally(&decision, "go").has_won());
+    let (settling, _) = adapter.told_to_settle();
+    assert_eq!(settling.messages.len(), 3);
+    adapter.settled(&settling, SendState::Confirmed, None);
+}
+
+#[test]
+fn channel_13_after_a_refusal_of_the_second_part_the_next_attempt_starts_there() {
+    let fixture = Fixture::new();
+    fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let mut showing = adapter.told_to_present();
+    adapter.part(&mut showing, message("200", 0, 0));
+    adapter.presented(&showing, SendState::Failed, refused(400));
+    fixture.store.clock().advance(20_000);
+    let mut again = adapter.told_to_present();
+    assert_ne!(again.attempt_id, showing.attempt_id);
+    assert_eq!(again.messages, [message("200", 0, 0)]);
+    adapter.part(&mut again, message("200", 0, 1));
+    assert_eq!(
+        adapter.presented(&again, SendState::Confirmed, None),
+        Relayed::Taken { answer: None }
+    );
+    assert_eq!(fixture.effects(), ["channel.delivery applied 2"]);
+}
+
+#[test]
+fn channel_14_a_second_chat_that_refuses_does_not_repeat_the_first() {
+    let fixture = Fixture::with_chats(&["200", "300"]);
+    fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let mut showing = adapter.told_to_present();
+    adapter.part(&mut showing, message("200", 0, 0));
+    adapter.presented(&showing, SendState::Failed, refused(403));
+    fixture.store.clock().advance(20_000);
+    let mut again = adapter.told_to_present();
+    assert_eq!(again.messages, [message("200", 0, 0)]);
+    let incomplete = adapter.presented(&again, SendState::Confirmed, None);
+    assert_eq!(
+        incomplete,
+        rejected(RejectReason::Incomplete),
+        "the second chat is missing"
+    );
+    adapter.part(&mut again, message("300", 1, 0));
+    assert_eq!(
+        adapter.presented(&again, SendState::Confirmed, None),
+        Relayed::Taken { answer: None }
+    );
+}
+
+#[test]
+fn a_part_is_known_before_the_attempt_ends() {
+    let fixture = Fixture::new();
+    fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let mut showing = adapter.told_to_present();
+    adapter.part(&mut showing, message("200", 0, 0));
+    // The process dies before it can report anything else.
+    assert_eq!(host.adapter_ended(), 1);
+    let next = retry(&fixture, &showing.attempt_id);
+    let again = host.adapter("epoch-2").told_to_present();
+    assert_eq!(
+        (again.attempt_id, again.messages),
+        (next, vec![message("200", 0, 0)])
+    );
+}
+
+#[test]
+fn a_part_with_other_content_is_never_sent_over() {
+    let fixture = Fixture::new();
+    fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let mut showing = adapter.told_to_present();
+    adapter.part(&mut showing, message("200", 0, 0));
+    showing.messages[0].message_id = 7;
+    let relayed = adapter.presented(&showing, SendState::Confirmed, None);
+    assert_eq!(relayed, rejected(RejectReason::OtherContent));
+    let elsewhere = adapter.part(&mut showing.clone(), message("999", 1, 0));
+    assert_eq!(elsewhere, rejected(RejectReason::NotAllowed));
+}
+
+#[test]
+fn channel_40_what_is_resolved_before_it_was_shown_is_never_shown() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    assert!(fixture.answer_locally(&decision, "go").has_won());
+    let host = fixture.host();
+    assert_eq!(host.adapter("epoch-1").told_to_poll(), Vec::<String>::new());
+    assert_eq!(fixture.effects(), Vec::<String>::new());
+}
+
+#[test]
+fn channel_41_what_is_resolved_while_it_is_sent_is_settled_afterwards() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let mut showing = adapter.told_to_present();
+    assert!(fixture.answer_locally(&decision, "go").has_won());
+    adapter.part(&mut showing, message("200", 0, 0));
+    assert_eq!(
+        adapter.presented(&showing, SendState::Confirmed, None),
+        Relayed::Taken { answer: None }
+    );
+    let (settling, order) = adapter.told_to_settle();
+    let Order::Settle {
+        outcome, response, ..
+    } = order
+    else {
+        unreachable!()
+    };
+    insta::assert_debug_snapshot!((outcome, response.unwrap().choice), @r#"
+    (
+        Accepted,
+        "go",
+    )
+    "#);
+    adapter.settled(&settling, SendState::Confirmed, None);
+    assert_eq!(
+        fixture.effects(),
+        ["channel.delivery applied 1", "channel.settlement applied 1"]
+    );
+}
+
+#[test]
+fn past_its_deadline_nothing_is_shown_any_more() {
+    let fixture = Fixture::new();
+    fixture.ask(timed);
+    fixture.store.clock().advance(600_000);
+    let host = fixture.host();
+    assert_eq!(host.adapter("epoch-1").told_to_poll(), Vec::<String>::new());
+}
+
+#[test]
+fn only_the_channels_of_its_audience_show_a_request() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    let both = fixture.config_of(&[("dev", &["200"]), ("ops", &["200"])]);
+    let dev = {
+        let mut host = fixture.host_of("ops");
+        host.config = &both;
+        host
+    };
+    let showing = dev.adapter("epoch-1").show();
+    assert_eq!(showing.decision_id, decision.as_str());
+    // Without a profile in the audience there is nothing to show.
+    let other = holdpoint_channels::config::Config::default();
+    let mut host = Fixture::new();
+    host.config = fixture.config.clone();
+    host.ask(draft);
+    let mut lonely = host.host();
+    lonely.config = &other;
+    assert_eq!(
+        lonely.adapter("epoch-1").told_to_poll(),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn two_profiles_show_one_request_each_for_itself() {
+    let mut fixture = Fixture::new();
+    fixture.config = fixture.config_of(&[("dev", &["200"]), ("ops", &["200"])]);
+    let (_, decision) = fixture.ask(draft);
+    let (ops, dev) = (fixture.host_of("ops"), fixture.host_of("dev"));
+    let (mut first, mut second) = (ops.adapter("epoch-1"), dev.adapter("epoch-2"));
+    let shown = first.show();
+    second.show();
+    assert_eq!(
+        first.press(&shown, &go("cb-1", 5)),
+        taken(AnswerOutcome::Received)
+    );
+    for adapter in [&mut first, &mut second] {
+        let (settling, _) = adapter.told_to_settle();
+        assert_eq!(settling.decision_id, decision.as_str());
+        adapter.settled(&settling, SendState::Confirmed, None);
+        assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+    }
+}
