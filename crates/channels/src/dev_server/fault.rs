@@ -12,7 +12,7 @@ pub enum Fault {
     RefusedOk,
     /// 429: nothing was done, come again after so many seconds.
     RetryAfter(u64),
-    /// A status from 500 on with a page for people. It was done.
+    /// A status from 500 on: JSON with 500 and 503, a page for people with any other. It was done.
     Server(u16),
     /// The connection closes when the head of the request was read. Nothing was done.
     CloseBeforeBody,

@@ -138,6 +138,12 @@ fn done(
 ) -> Answer {
     match fault {
         None | Some(Fault::Doubled | Fault::Reversed | Fault::Again) => Answer::json(200, body),
+        // The provider's own failure is JSON, that of a server before it a page for people.
+        Some(Fault::Server(500)) => Answer::json(
+            500,
+            &json!({ "ok": false, "error_code": 500, "description": "Internal Server Error" }),
+        ),
+        Some(Fault::Server(503)) => Answer::json(503, &json!({ "ok": false })),
         Some(Fault::Server(status)) => {
             Answer::Whole(*status, "text/html", b"<html>Bad Gateway</html>".to_vec())
         }

@@ -181,9 +181,9 @@ impl Client {
     /// A client; nothing is sent yet.
     pub fn new(base: ApiBase, token: BotToken, patience: Patience) -> Self {
         Self {
+            transport: Transport::new(patience, base.has_tls()),
             base,
             token,
-            transport: Transport::new(patience),
             patience,
         }
     }

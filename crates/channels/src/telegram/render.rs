@@ -120,3 +120,39 @@ pub fn content_digest(text: &str) -> String {
     bytes.push(b'\n');
     format!("sha256:{}", Digest::of(&bytes).to_hex())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::telegram::split::{MESSAGE_UNITS_MAX, units};
+
+    #[test]
+    fn a_prompt_fits_a_message_with_its_whole_token() {
+        let token = "0TKf_dd4y1nGxSDjRGMqc0CC1GyyBqby";
+        let end = format!("\nReply token: {token}");
+        assert_eq!(prompt("Why?", token), format!("Why?{end}"));
+        for long in [
+            "x".repeat(5_000),
+            "🚦".repeat(5_000),
+            format!("x{}", "🚦".repeat(5_000)),
+        ] {
+            let text = prompt(&long, token);
+            assert!(text.ends_with(&end));
+            assert!((MESSAGE_UNITS_MAX - 1..=MESSAGE_UNITS_MAX).contains(&units(&text)));
+            assert!(long.starts_with(text.strip_suffix(&end).unwrap()));
+        }
+        assert_eq!(
+            prompt("a\u{1b}[2J\r\n", token),
+            format!("a\u{fffd}[2J\u{fffd}\n{end}")
+        );
+    }
+
+    #[test]
+    fn the_digest_of_a_text_is_that_of_the_contracts() {
+        // As `printf '"Ship it?"\n' | sha256sum` has it.
+        assert_eq!(
+            content_digest("Ship it?"),
+            "sha256:5109cc3341c896353a1614ab4a2d146bbcc9abb603751305ff6f7c47dab8a85c"
+        );
+    }
+}

@@ -374,6 +374,6 @@ mod tests {
         std::env::var("HOLDPOINT_SPLIT_CASES")
             .ok()
             .and_then(|text| text.parse().ok())
-            .unwrap_or(1_000)
+            .unwrap_or(500)
     }
 }

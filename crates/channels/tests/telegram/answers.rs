@@ -156,6 +156,17 @@ fn an_acknowledgement_that_fails_changes_nothing() -> Result {
 }
 
 #[test]
+fn channel_15_buttons_that_another_child_showed_work() -> Result {
+    // The report of the delivery was lost, and a person confirmed it: nobody knows where the message is, but its button names it.
+    let shown = shown()?;
+    let mut next = Host::start(&shown.server)?;
+    shown.server.press(USER, CHAT, 1, "Go")?;
+    let (answers, _) = next.poll(0, std::slice::from_ref(&shown.open))?;
+    assert_eq!(answers.len(), 1);
+    Ok(())
+}
+
+#[test]
 fn channel_22_and_23_user_and_chat_must_both_be_listed() -> Result {
     let mut shown = shown()?;
     // The message as it would be in another chat.
@@ -459,6 +470,8 @@ fn channel_47_updates_out_of_order_are_read_in_order_and_take_nothing_back() -> 
     let (answers, read) = shown.poll(1_002)?;
     let cursors: Vec<_> = answers.iter().map(|answer| answer.cursor).collect();
     assert_eq!((cursors, read), (vec![1_001, 1_002], 1_002));
+    shown.server.fail("getUpdates", Fault::Again);
+    assert_eq!(shown.poll(1_010)?.1, 1_010);
     Ok(())
 }
 

@@ -35,6 +35,7 @@ fn every_outcome_of_a_send_is_told_apart() -> Result {
         Some(Fault::RetryAfter(7)),
         Some(Fault::Server(500)),
         Some(Fault::Server(502)),
+        Some(Fault::Server(503)),
         Some(Fault::CloseBeforeBody),
         Some(Fault::CloseUndone),
         Some(Fault::CloseDone),

@@ -59,7 +59,7 @@ fn a_launch_line_that_can_not_be_used_ends_the_child_without_a_word() -> Result 
 }
 
 #[test]
-fn a_response_that_breaks_a_rule_ends_the_child() -> Result {
+fn channel_49_a_subject_or_another_broken_rule_ends_the_child() -> Result {
     let request = request(&[]).document();
     let mut with_subject = request.clone();
     with_subject["subject"] = json!({});
@@ -105,11 +105,11 @@ fn a_response_that_breaks_a_rule_ends_the_child() -> Result {
             response(1, present(&request, "attempt-1")).to_string(),
         ),
         (
-            "channel_49: a subject to present",
+            "a subject to present",
             response(1, present(&with_subject, ATTEMPT)).to_string(),
         ),
         (
-            "channel_49: a subject to poll for",
+            "a subject to poll for",
             response(1, poll(json!([open_with_subject]))).to_string(),
         ),
     ] {

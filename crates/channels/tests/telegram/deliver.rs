@@ -140,6 +140,7 @@ fn channel_10_every_way_in_which_a_part_can_fail_has_its_state_and_word() -> Res
         Fault::RefusedOk,
         Fault::RetryAfter(7),
         Fault::Server(502),
+        Fault::Server(503),
         Fault::CloseBeforeBody,
         Fault::CloseUndone,
         Fault::CloseDone,

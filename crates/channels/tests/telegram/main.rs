@@ -4,6 +4,7 @@ mod host;
 
 mod answers;
 mod bot_api;
+mod cases;
 mod child;
 mod deliver;
 mod dev_server;

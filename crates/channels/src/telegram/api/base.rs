@@ -50,13 +50,22 @@ impl ApiBase {
         if authority.as_str().contains('@') || uri.path() != "/" || uri.query().is_some() {
             return Err(ApiBaseError::Shape);
         }
+        // The parser takes the scheme in any case of its letters, and gives it back in small ones.
         match uri.scheme_str() {
             Some("https") => {}
             Some("http") if is_this_machine(authority.host()) => {}
             Some("http") => return Err(ApiBaseError::Unprotected),
             _ => return Err(ApiBaseError::Shape),
         }
-        Ok(Self(text.trim_end_matches('/').to_owned()))
+        Ok(Self(format!(
+            "{}://{authority}",
+            uri.scheme_str().unwrap_or_default()
+        )))
+    }
+
+    /// Whether what is sent there is protected on its way.
+    pub(super) fn has_tls(&self) -> bool {
+        self.0.starts_with("https:")
     }
 
     /// The address of one method. It holds the token: it goes to the transport and is wiped.

@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use ureq::Agent;
 use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::{
-    ConnectionDetails, Connector, NextTimeout, RustlsConnector, TcpConnector, Transport as Wire,
+    ConnectProxyConnector, ConnectionDetails, Connector, NextTimeout, RustlsConnector,
+    TcpConnector, Transport as Wire,
 };
+use ureq::{Agent, Proxy, ProxyProtocol};
 
 use super::Patience;
 
@@ -59,12 +60,41 @@ const CONNECTING: u8 = 2;
 /// It stands, TLS included; the next thing is the request.
 const CONNECTED: u8 = 3;
 
+/// Compiled out: at this level the client logs URLs, and with them the token.
+const _: () = assert!(!matches!(log::STATIC_MAX_LEVEL, log::LevelFilter::Trace));
+
 impl Transport {
-    pub(super) fn new(patience: Patience) -> Self {
+    /// With TLS, a proxy that the environment names is used: it sees where the requests go and nothing of them. Without TLS none
+    /// is, since it would see the token.
+    pub(super) fn new(patience: Patience, has_tls: bool) -> Self {
+        let proxy = if has_tls { Proxy::try_from_env() } else { None };
+        Self::through(patience, has_tls, proxy)
+    }
+
+    fn through(patience: Patience, has_tls: bool, proxy: Option<Proxy>) -> Self {
+        let can_connect =
+            |proxy: &Proxy| matches!(proxy.protocol(), ProxyProtocol::Http | ProxyProtocol::Https);
+        let proxy = proxy.filter(can_connect);
+        let line = |whole: Duration, idle_connections: usize| {
+            let config = Config::builder()
+                .timeout_resolve(Some(patience.connect))
+                .timeout_connect(Some(patience.connect))
+                .timeout_global(Some(whole))
+                .max_idle_connections(idle_connections)
+                .max_idle_connections_per_host(idle_connections)
+                // A status is an answer here, and a redirect would carry the token elsewhere.
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .max_redirects_will_error(false)
+                .proxy(proxy.clone())
+                .user_agent("holdpoint")
+                .build();
+            Line::new(config, has_tls)
+        };
         let poll = patience.request + Duration::from_secs(patience.poll_s.into());
         Self {
-            once: Line::new(patience.connect, patience.request, 0),
-            polls: Line::new(patience.connect, poll, 1),
+            once: line(patience.request, 0),
+            polls: line(poll, 1),
         }
     }
 
@@ -78,28 +108,19 @@ impl Transport {
 }
 
 impl Line {
-    fn new(connect: Duration, whole: Duration, idle_connections: usize) -> Self {
+    fn new(config: Config, has_tls: bool) -> Self {
         let stage = Arc::new(AtomicU8::new(NAMING));
-        let reaching = |number| Reaching(Arc::clone(&stage), number);
-        let config = Config::builder()
-            .timeout_resolve(Some(connect))
-            .timeout_connect(Some(connect))
-            .timeout_global(Some(whole))
-            .max_idle_connections(idle_connections)
-            .max_idle_connections_per_host(idle_connections)
-            // A status is an answer here, and a redirect would carry the token elsewhere.
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            // The environment of the child decides nothing.
-            .proxy(None)
-            .user_agent("holdpoint")
-            .build();
+        let reaching = |number, needs_tls| Reaching {
+            stage: Arc::clone(&stage),
+            number,
+            needs_tls,
+        };
         let connector =
-            ().chain(reaching(CONNECTING))
+            ().chain(reaching(CONNECTING, false))
+                .chain(ConnectProxyConnector::default())
                 .chain(TcpConnector::default())
                 .chain(RustlsConnector::default())
-                .chain(reaching(CONNECTED));
+                .chain(reaching(CONNECTED, has_tls));
         Self {
             agent: Agent::with_parts(config, connector, Naming(Arc::clone(&stage))),
             stage,
@@ -114,9 +135,8 @@ impl Line {
             .post(url)
             .header("content-type", "application/json")
             .send(body.as_str());
-        let mut response = match sent {
-            Ok(response) => response,
-            Err(_) => return Err(self.lost()),
+        let Ok(mut response) = sent else {
+            return Err(self.lost());
         };
         let status = response.status().as_u16();
         let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
@@ -149,11 +169,22 @@ impl Resolver for Naming {
         self.0.store(NAMED, Ordering::SeqCst);
         Ok(found)
     }
+
+    /// A proxy finds the name.
+    fn empty(&self) -> ResolvedSocketAddrs {
+        self.0.store(NAMED, Ordering::SeqCst);
+        DefaultResolver::default().empty()
+    }
 }
 
 /// A link of the chain that notes that it was reached.
 #[derive(Debug)]
-struct Reaching(Arc<AtomicU8>, u8);
+struct Reaching {
+    stage: Arc<AtomicU8>,
+    number: u8,
+    /// The way to a proxy goes through the same chain, and is not yet the way to the provider.
+    needs_tls: bool,
+}
 
 impl<In: Wire> Connector<In> for Reaching {
     type Out = In;
@@ -163,7 +194,61 @@ impl<In: Wire> Connector<In> for Reaching {
         _: &ConnectionDetails<'_>,
         chained: Option<In>,
     ) -> Result<Option<In>, ureq::Error> {
-        self.0.store(self.1, Ordering::SeqCst);
+        if !self.needs_tls || chained.as_ref().is_some_and(In::is_tls) {
+            self.stage.store(self.number, Ordering::SeqCst);
+        }
         Ok(chained)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is known when a proxy answers a request for a way to the provider in this manner.
+    fn through(answer: &'static [u8]) -> (Option<Lost>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Proxy::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        let proxied = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut seen = vec![0; 4_096];
+            let read = stream.read(&mut seen).unwrap();
+            stream.write_all(answer).unwrap();
+            String::from_utf8_lossy(&seen[..read]).into_owned()
+        });
+        let patience = Patience {
+            connect: Duration::from_secs(5),
+            request: Duration::from_secs(5),
+            poll_s: 0,
+        };
+        let transport = Transport::through(patience, true, Some(proxy));
+        let url = "https://bots.example.org/bot1:secret/sendMessage";
+        let lost = transport.once(url, &json!({})).err();
+        (lost, proxied.join().unwrap())
+    }
+
+    #[test]
+    fn a_proxy_that_opens_no_way_was_sent_nothing() {
+        for answer in [
+            &b"HTTP/1.1 502 Bad Gateway\r\n\r\n"[..],
+            b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n",
+            b"",
+            // It opens a way, and closes it before TLS is agreed on.
+            b"HTTP/1.1 200 OK\r\n\r\n",
+        ] {
+            let (lost, seen) = through(answer);
+            assert!(matches!(lost, Some(Lost::NotSent)), "{seen}");
+            assert!(
+                seen.starts_with("CONNECT bots.example.org:443 HTTP/1.1\r\n"),
+                "{seen}"
+            );
+            assert!(!seen.contains("secret"), "{seen}");
+        }
     }
 }
