@@ -4,7 +4,7 @@
 
 use holdpoint_state::clock::UnixMillis;
 
-use crate::model::{Block, ChannelRequest, ChoiceId};
+use crate::model::{Block, ChannelRequest, ChoiceId, TextInput};
 
 /// One piece of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn segments(request: &ChannelRequest) -> Vec<Segment<'_>> {
             Block::Section { title } => segments.push(Segment::Section(title)),
             Block::Preformatted { text } => segments.push(Segment::Preformatted(text)),
             Block::Bullets { items } => {
-                segments.extend(items.iter().map(|item| Segment::Bullet(item)))
+                segments.extend(items.iter().map(|item| Segment::Bullet(item)));
             }
             Block::Fields { items } => segments.extend(items.iter().map(|item| Segment::Field {
                 label: &item.label,
@@ -76,7 +76,7 @@ pub fn segments(request: &ChannelRequest) -> Vec<Segment<'_>> {
     segments.extend(request.choices.iter().map(|(id, choice)| Segment::Choice {
         id,
         label: &choice.label,
-        prompt: choice.input.as_ref().map(|input| input.prompt()),
+        prompt: choice.input.as_ref().map(TextInput::prompt),
     }));
     segments
 }

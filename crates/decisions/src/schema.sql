@@ -66,8 +66,6 @@ CREATE TABLE human_decision_submissions (
     reject_code TEXT,
     winner_digest BLOB CHECK (winner_digest IS NULL OR length(winner_digest) = 32),
     submitted_at INTEGER NOT NULL,
-    -- For store::submissions: a repeat of the policy and of control.
-    UNIQUE (decision_key, source, idempotency_key),
     CHECK ((source = 'human' OR source = 'channel') = (channel IS NOT NULL)),
     CHECK ((result = 'already_resolved') = (winner_digest IS NOT NULL)),
     CHECK ((result = 'rejected') = (reject_code IS NOT NULL))
@@ -75,6 +73,11 @@ CREATE TABLE human_decision_submissions (
 -- For store::submissions: a key names one candidate of its channel, whatever decision it is for.
 CREATE UNIQUE INDEX human_decision_submissions_by_key ON human_decision_submissions (channel, idempotency_key)
     WHERE channel IS NOT NULL;
+-- For views::submissions, verify and retention: the candidates of a decision.
+CREATE INDEX human_decision_submissions_by_decision ON human_decision_submissions (decision_key, submission_key);
+-- For store::submissions: repeats of the policy and of control.
+CREATE UNIQUE INDEX human_decision_submissions_by_rule ON human_decision_submissions (decision_key, source, idempotency_key)
+    WHERE channel IS NULL;
 
 -- The deadlines of open decisions, in the order in which they are swept. The row goes when its decision is resolved, so that a sweep
 -- reads what is due and nothing that is over.

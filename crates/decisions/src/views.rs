@@ -153,7 +153,7 @@ pub fn receipt(
             .and_then(|stored| stored.winner)
             .map(|winner| winner.resolution)
         {
-            Some(Resolution::Accepted { receipt }) => Some(receipt),
+            Some(Resolution::Accepted { receipt }) => Some(*receipt),
             Some(Resolution::Cancelled { .. }) | None => None,
         },
     )
@@ -240,30 +240,41 @@ pub(crate) fn run_of(
 
 /// An open decision whose deadline has come.
 pub(crate) struct Due {
+    pub(crate) deadline_at: UnixMillis,
     pub(crate) decision: DecisionId,
     pub(crate) run: RunId,
     pub(crate) has_default: bool,
 }
 
-/// The open decisions whose deadline has come, by deadline and id.
+/// The open decisions whose deadline has come, by deadline and id, after `after`.
 pub(crate) fn due(
     snapshot: &Snapshot<'_>,
     now: UnixMillis,
+    after: Option<&(UnixMillis, DecisionId)>,
     limit: u32,
 ) -> Result<Vec<Due>, holdpoint_state::StateError> {
     let sql = snapshot.sql();
     let mut statement = sql.prepare_cached(
-        "SELECT t.decision_id, r.run_id, d.default_response_hash IS NOT NULL FROM human_decision_deadlines t
+        "SELECT t.deadline_at, t.decision_id, r.run_id, d.default_response_hash IS NOT NULL FROM human_decision_deadlines t
          JOIN human_decisions d ON d.resource_key = t.decision_key JOIN runs r ON r.resource_key = d.run_key
-         WHERE t.deadline_at <= :now ORDER BY t.deadline_at, t.decision_id LIMIT :limit",
+         WHERE t.deadline_at <= :now AND (t.deadline_at, t.decision_id) > (:deadline, :decision)
+         ORDER BY t.deadline_at, t.decision_id LIMIT :limit",
     )?;
-    let rows = statement.query_map(named_params! { ":now": now, ":limit": limit }, |row| {
-        Ok(Due {
-            decision: row.get(0)?,
-            run: row.get(1)?,
-            has_default: row.get(2)?,
-        })
-    })?;
+    let rows = statement.query_map(
+        named_params! {
+            ":now": now, ":limit": limit,
+            ":deadline": after.map_or(UnixMillis(i64::MIN), |(deadline, _)| *deadline),
+            ":decision": after.map_or("", |(_, decision)| decision.as_str()),
+        },
+        |row| {
+            Ok(Due {
+                deadline_at: row.get(0)?,
+                decision: row.get(1)?,
+                run: row.get(2)?,
+                has_default: row.get(3)?,
+            })
+        },
+    )?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -197,8 +197,8 @@ pub struct Swept {
     pub next_due: Option<UnixMillis>,
 }
 
-/// How many decisions one sweep looks at.
-const SWEEP_MAX: u32 = 1_000;
+/// How many decisions a sweep reads at once.
+const SWEEP_PAGE: u32 = 500;
 
 /// Applies what is due: timeout policies and expiries, in the order of deadline and id, each in a transaction of its own. A run with a
 /// live owner is skipped, and so is a decision that is damaged or was stored by another version: one of these holds back no other.
@@ -207,37 +207,45 @@ const SWEEP_MAX: u32 = 1_000;
 ///
 /// Those of the database. What was resolved before stays resolved.
 pub fn sweep(db: &Database, now: UnixMillis) -> Result<Swept, DecisionError> {
-    let mut swept = Swept::default();
-    let due = {
-        let snapshot = db.snapshot()?;
-        swept.next_due = views::next_deadline(&snapshot, now)?;
-        views::due(&snapshot, now, SWEEP_MAX)?
+    let mut swept = Swept {
+        next_due: views::next_deadline(&db.snapshot()?, now)?,
+        ..Swept::default()
     };
     let owner = Owner::new(OwnerKind::System, "decision-policy");
-    for due in due {
-        let by = OwnerRight::Taking(&owner);
-        let result = if due.has_default {
-            timeout(db, &due.decision, by)
-        } else {
-            expire(db, &due.decision, by)
-        };
-        match result {
-            Ok(receipt) if receipt.value.has_won() => swept.resolved.push((due.decision, due.run)),
-            // Somebody was faster, or the clock was set back.
-            Ok(_) => {}
-            Err(
-                DecisionError::State(StateError::LeaseHeld { .. })
-                | DecisionError::Workflow(WorkflowError::State(StateError::LeaseHeld { .. })),
-            ) => swept.skipped.push(due.decision),
-            Err(
-                error @ (DecisionError::Corrupt { .. }
-                | DecisionError::Incompatible { .. }
-                | DecisionError::Workflow(_)),
-            ) => {
-                tracing::warn!(decision = %due.decision, %error, "a due decision can't be resolved");
-                swept.skipped.push(due.decision);
+    let mut after = None;
+    loop {
+        let due = views::due(&db.snapshot()?, now, after.as_ref(), SWEEP_PAGE)?;
+        let is_last = due.len() < SWEEP_PAGE as usize;
+        for due in due {
+            after = Some((due.deadline_at, due.decision.clone()));
+            let by = OwnerRight::Taking(&owner);
+            let result = if due.has_default {
+                timeout(db, &due.decision, by)
+            } else {
+                expire(db, &due.decision, by)
+            };
+            match result {
+                Ok(receipt) if receipt.value.has_won() => {
+                    swept.resolved.push((due.decision, due.run));
+                }
+                // Somebody was faster, or the clock was set back.
+                Ok(_) => {}
+                Err(DecisionError::State(StateError::LeaseHeld { .. })) => {
+                    swept.skipped.push(due.decision);
+                }
+                Err(
+                    error @ (DecisionError::Corrupt { .. }
+                    | DecisionError::Incompatible { .. }
+                    | DecisionError::Workflow(_)),
+                ) => {
+                    tracing::warn!(decision = %due.decision, %error, "a due decision can't be resolved");
+                    swept.skipped.push(due.decision);
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => return Err(error),
+        }
+        if is_last {
+            break;
         }
     }
     Ok(swept)

@@ -51,7 +51,7 @@ pub fn request_in(
                 Some(stored) if stored.request.request_digest() == request.request_digest() => {
                     Ok(Outcome::Adopted(()))
                 }
-                _ => Err(views::stored::missing(request.decision_id().as_str()).into()),
+                _ => Err(views::stored::missing(request.decision_id().as_str())),
             };
         }
         let keys = decisions::keys_of_attempt(change, request.run_id(), request.attempt_id())?

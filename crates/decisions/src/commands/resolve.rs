@@ -272,7 +272,9 @@ fn accept(
         bid.candidate.provenance(),
     )?;
     Ok(Outcome::Accepted(Judged::Accepted {
-        resolution: Resolution::Accepted { receipt },
+        resolution: Resolution::Accepted {
+            receipt: Box::new(receipt),
+        },
     }))
 }
 

@@ -162,3 +162,6 @@ impl Candidate<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -313,7 +313,7 @@ pub enum Resolution {
     /// With an answer.
     Accepted {
         /// What may be seen of it.
-        receipt: DecisionReceipt,
+        receipt: Box<DecisionReceipt>,
     },
     /// Without one.
     Cancelled {

@@ -115,6 +115,10 @@ impl fmt::Debug for Draft {
 ///
 /// Its `Debug` does not show the subject.
 #[derive(Clone, PartialEq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "the digest of the request is called so everywhere"
+)]
 pub struct Request {
     run_id: String,
     workflow_name: String,

@@ -84,7 +84,7 @@ pub(crate) fn of_decision(
         .sql()
         .prepare_cached(
             "SELECT 1, source, request_digest, actor_id, external_event_id, response_hash, result, reject_code
-             FROM human_decision_submissions WHERE decision_key = :decision AND source = :source AND idempotency_key = :key",
+             FROM human_decision_submissions WHERE decision_key = :decision AND source = :source AND idempotency_key = :key AND channel IS NULL",
         )?
         .query_row(named_params! { ":decision": decision, ":source": source, ":key": key }, earlier)
         .optional()?)

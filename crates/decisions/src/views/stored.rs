@@ -16,6 +16,10 @@ use crate::model::{
 };
 
 /// A decision with what decides about it.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the run"
+)]
 pub(crate) struct Stored {
     pub(crate) request: Request,
     pub(crate) run: RunId,
@@ -37,6 +41,10 @@ pub(crate) struct Winner {
     pub(crate) resolution: Resolution,
 }
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own about the run"
+)]
 struct Columns {
     request: Option<Vec<u8>>,
     subject: Option<Vec<u8>>,
@@ -190,7 +198,7 @@ fn resolution(
             let is_it =
                 record.provenance() == provenance && accepted_digest(&record).ok()? == digest;
             return is_it.then(|| Resolution::Accepted {
-                receipt: record.receipt(),
+                receipt: Box::new(record.receipt()),
             });
         }
         Provenance::ExplicitCancel => CancelReason::Cancelled,

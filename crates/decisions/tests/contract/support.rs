@@ -21,7 +21,7 @@ use holdpoint_workflows::{RunId, Scheduler, SchedulerOptions, WorkflowError, Wor
 use serde_json::{Value, json};
 
 /// The longest that a test waits for something that must happen.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 /// When the decisions of [`timed`] and [`expiring`] are due, after their creation.
 pub(crate) const AFTER_MS: i64 = 600_000;
 

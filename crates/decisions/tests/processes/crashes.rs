@@ -1,0 +1,162 @@
+//! Section 10 of the reference: a process is killed at every point of every transaction of a decision's life; the next one sends the same
+//! commands again, and there is one decision, one answer, one use.
+
+use holdpoint_decisions::DecisionId;
+use holdpoint_state::testing::crash::Point;
+use holdpoint_workflows::RunId;
+use holdpoint_workflows::commands::Start;
+use serde_json::json;
+
+use crate::child::Child;
+use crate::world::{AFTER_MS, Home, Kind, LONG, World, definition};
+
+/// The run of these tests has a name, so that whoever comes next meets it.
+const RUN: &str = "run-of-the-crash";
+
+/// The whole life, from the start of the run to its end. Each step can be sent twice.
+fn life(world: &World, kind: Kind) {
+    let run = RunId::new(RUN).unwrap();
+    let start = Start::new(&definition(kind), json!({})).run_id(run.clone());
+    world.workflows.start(&start).unwrap();
+    let scheduler = world.scheduler();
+    // A lease of a process that died ends by itself; this clock is turned by hand.
+    let mut view = world
+        .workflows
+        .wait_for(&run, std::time::Duration::from_millis(500), |view| {
+            view.request.is_some() || view.finished_at.is_some()
+        });
+    if view.is_err() {
+        world.clock.advance(120_000);
+        world.workflows.offer(&run);
+        view = world.workflows.wait_for(&run, LONG, |view| {
+            view.request.is_some() || view.finished_at.is_some()
+        });
+    }
+    let view = view.unwrap();
+    if let Some(request) = view.request.filter(|_| view.finished_at.is_none()) {
+        let decision = DecisionId::new(request.request_id).unwrap();
+        let said = match kind {
+            Kind::Unlimited => world.act(&format!("answer {decision} the-key go")),
+            Kind::Automatic => {
+                let begun = world.created_at(&decision).0 - crate::world::START;
+                world.act(&format!("at {}", begun + AFTER_MS + 120_000));
+                world.act(&format!("timeout {decision}"))
+            }
+            Kind::Expiring => unreachable!("it has no answer"),
+        };
+        assert!(said.contains("won"), "{said}");
+    }
+    world.workflows.offer(&run);
+    let ended = world
+        .workflows
+        .wait_for(&run, std::time::Duration::from_millis(500), |view| {
+            view.finished_at.is_some()
+        });
+    if ended.is_err() {
+        world.clock.advance(120_000);
+        world.workflows.offer(&run);
+        world
+            .workflows
+            .wait_for(&run, LONG, |view| view.finished_at.is_some())
+            .unwrap();
+    }
+    scheduler.stop(LONG);
+    world.settle();
+}
+
+pub(crate) fn live(world: &World, kind: &str) -> String {
+    let kind = if kind == "policy" {
+        Kind::Automatic
+    } else {
+        Kind::Unlimited
+    };
+    life(world, kind);
+    "lived".to_owned()
+}
+
+fn one_of_each(world: &World, kind: Kind, at: &str) {
+    let run = RunId::new(RUN).unwrap();
+    let view = world.workflows.view(&run).unwrap();
+    assert_eq!(view.final_output, Some(json!({ "choice": "go" })), "{at}");
+    for (sql, expected) in [
+        ("SELECT count(*) FROM runs", 1),
+        ("SELECT count(*) FROM human_decisions", 1),
+        ("SELECT count(*) FROM human_decision_resolutions", 1),
+        ("SELECT count(*) FROM human_decision_submissions", 1),
+        (
+            "SELECT count(*) FROM interactive_requests WHERE consumed_at IS NOT NULL",
+            1,
+        ),
+        ("SELECT count(*) FROM interactive_submissions", 1),
+        ("SELECT count(*) FROM run_steps", 2),
+        (
+            "SELECT count(*) FROM node_attempts WHERE node_id = 'gate' AND status = 'completed'",
+            1,
+        ),
+        ("SELECT count(*) FROM effects WHERE status = 'applied'", 1),
+        ("SELECT count(*) FROM effects", 1),
+    ] {
+        assert_eq!(world.one(sql), expected, "{at}, {kind:?}: {sql}");
+    }
+    world.verify();
+}
+
+fn killed_everywhere(kind: Kind, road: &str) {
+    let mut deaths = 0;
+    for point in [Point::AfterCommand, Point::BeforeCommit, Point::AfterCommit] {
+        for count in 1.. {
+            let home = Home::new();
+            let at = format!("{}:{count}", point.as_str());
+            let mut child = Child::start(&home.store, Some(&at));
+            let lived = child.does(&format!("live {road}"));
+            drop(child);
+            let world = World::open(&home.store);
+            life(&world, kind);
+            one_of_each(&world, kind, &at);
+            if lived.is_some() {
+                break;
+            }
+            deaths += 1;
+        }
+    }
+    assert!(12 <= deaths, "{deaths} deaths");
+    println!("{deaths} deaths");
+}
+
+#[test]
+fn a_life_with_an_answer_survives_every_death() {
+    killed_everywhere(Kind::Unlimited, "answer");
+}
+
+#[test]
+fn a_life_with_the_policy_survives_every_death() {
+    killed_everywhere(Kind::Automatic, "policy");
+}
+
+#[test]
+fn decision_29_crashes_between_answer_and_use_cost_nothing() {
+    let home = Home::new();
+    let world = World::open(&home.store);
+    let run = RunId::new(RUN).unwrap();
+    let start = Start::new(&definition(Kind::Unlimited), json!({})).run_id(run.clone());
+    world.workflows.start(&start).unwrap();
+    let scheduler = world.scheduler();
+    let view = world.workflows.wait(&run, LONG).unwrap();
+    scheduler.stop(LONG);
+    let decision = DecisionId::new(view.request.unwrap().request_id).unwrap();
+    assert_eq!(
+        world.act(&format!("answer {decision} the-key go")),
+        "won human"
+    );
+    for point in ["beforeBegin:1", "afterCommand:1", "beforeCommit:1"] {
+        let mut child = Child::start(&home.store, Some(point));
+        assert_eq!(
+            child.does(&format!("resume {run}")),
+            None,
+            "it lived through {point}"
+        );
+    }
+    life(&world, Kind::Unlimited);
+    one_of_each(&world, Kind::Unlimited, "three deaths");
+    assert_eq!(world.one("SELECT count(*) FROM node_attempts"), 2);
+}
