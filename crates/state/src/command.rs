@@ -261,6 +261,9 @@ impl Command {
     #[must_use]
     pub fn holding(mut self, claim: &Claim) -> Self {
         self.evidence = Some(claim.evidence());
+        if claim.resource() == &self.resource {
+            self.place = Place::At(claim.key());
+        }
         self
     }
 

@@ -124,6 +124,8 @@ pub struct Change<'a> {
     operation: &'static Operation,
     domain: usize,
     row: Option<ResourceRow>,
+    /// The revision that the resource's row has: several touches move it once, when the last one is made.
+    stored_revision: Option<u64>,
     is_new: bool,
     creates: bool,
     now: UnixMillis,
@@ -219,6 +221,7 @@ impl<'a> Change<'a> {
         }
         let key = resources::insert(&self.kernel_sql(), &self.command.resource, self.now)?;
         self.row = Some(ResourceRow { key, revision: 1 });
+        self.stored_revision = Some(1);
         self.must_be_accepted = true;
         Ok(key)
     }
@@ -287,6 +290,10 @@ impl<'a> Change<'a> {
                 .into());
         }
         let part = Part::begin(self.transaction);
+        // What the other command sees of this resource is what was made of it so far.
+        if !self.is_new {
+            self.store_revision(self.revision())?;
+        }
         let receipt = run_at(
             self.transaction,
             command,
@@ -363,7 +370,7 @@ impl<'a> Change<'a> {
     pub fn instead(&mut self, operation: &'static Operation) -> Result<(), StateError> {
         let command = self.command;
         let schema = self.transaction.schema;
-        if schema.operation_owner(operation) != Some(self.domain)
+        if self.transaction.guard.operation_owner(operation) != Some(self.domain)
             || !schema.may_change(operation, self.domain, command.resource.kind())
         {
             return Err(self.misuse(&format!(
@@ -475,13 +482,30 @@ impl<'a> Change<'a> {
             });
         }
         let event_seq = self.write_touch()?;
+        self.store_revision(self.next_revision())?;
         if self.holds_lease && self.operation.lease == LeaseRule::Required {
             self.renew_evidence()?;
         }
         Ok(event_seq)
     }
 
-    /// Revision, event and projections of one touch by the present operation.
+    /// Moves the row of the resource to the revision that its touches led to.
+    fn store_revision(&mut self, revision: u64) -> Result<(), StateError> {
+        if let (Some(row), Some(stored)) = (self.row, self.stored_revision)
+            && stored != revision
+        {
+            let row = ResourceRow {
+                revision: stored,
+                ..row
+            };
+            let resource = &self.command.resource;
+            resources::move_on(&self.kernel_sql(), resource, row, revision, self.now)?;
+            self.stored_revision = Some(revision);
+        }
+        Ok(())
+    }
+
+    /// Event and projections of one touch by the present operation.
     fn write_touch(&mut self) -> Result<i64, StateError> {
         let command = self.command;
         // Asked again, because the operation may have changed since the body named it.
@@ -493,9 +517,6 @@ impl<'a> Change<'a> {
         }
         let key = self.resource_key()?;
         let sql = self.kernel_sql();
-        if let Some(row) = self.row.filter(|_| !self.is_new) {
-            resources::bump(&sql, &command.resource, row, self.now)?;
-        }
         let revision = self.next_revision();
         let event = NewEvent {
             resource: &command.resource,
@@ -575,6 +596,7 @@ fn run_at<'a, T, E: From<StateError>>(
         operation: command.operation,
         domain,
         row,
+        stored_revision: row.map(|row| row.revision),
         is_new: row.is_none(),
         creates: row.is_none(),
         now,

@@ -29,7 +29,7 @@ pub(super) fn check(
 ) -> Result<Permit, StateError> {
     let operation = command.operation;
     let domain = transaction
-        .schema
+        .guard
         .operation_owner(operation)
         .ok_or_else(|| StateError::Misuse {
             operation: operation.name,

@@ -5,7 +5,7 @@
 //! that SQLite has accepted, and prepares anew for each pair that it has not seen.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,6 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::{CachedStatement, Connection};
 
+use crate::command::Operation;
 use crate::error::StateError;
 use crate::schema::Schema;
 
@@ -50,6 +51,8 @@ pub(crate) struct StatementGuard {
     schema: Schema,
     current: Arc<AtomicUsize>,
     accepted: RefCell<HashSet<(usize, usize, usize)>>,
+    /// Operations that were found in the schema, by their address: to compare all that one says takes longer than a statement.
+    known: RefCell<HashMap<usize, usize>>,
 }
 
 impl StatementGuard {
@@ -75,6 +78,7 @@ impl StatementGuard {
             schema: schema.clone(),
             current,
             accepted: RefCell::new(HashSet::new()),
+            known: RefCell::new(HashMap::new()),
         })
     }
 
@@ -103,6 +107,18 @@ impl StatementGuard {
             self.accepted.borrow_mut().insert(pair);
         }
         connection.prepare_cached(sql)
+    }
+
+    /// The domain that owns an operation, if a composed domain declares exactly it.
+    pub(crate) fn operation_owner(&self, operation: &'static Operation) -> Option<usize> {
+        let address = std::ptr::from_ref(operation).addr();
+        if let Some(domain) = self.known.borrow().get(&address) {
+            return Some(*domain);
+        }
+        let domain = self.schema.operation_owner(operation)?;
+        // It lives as long as the process, so that nothing else will have its address.
+        self.known.borrow_mut().insert(address, domain);
+        Some(domain)
     }
 
     /// Runs a statement of the writer itself: transaction control or a setting.

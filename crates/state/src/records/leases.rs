@@ -133,6 +133,7 @@ impl Owner {
 /// ```
 pub struct Claim {
     resource: Resource,
+    key: ResourceKey,
     owner: Owner,
     token: Zeroizing<[u8; 32]>,
     generation: u64,
@@ -250,6 +251,11 @@ impl Claim {
     /// Whether the time is up on this process's own clocks.
     pub fn is_expired(&self, clock: &dyn Clock) -> bool {
         self.remaining_ms(clock) == 0
+    }
+
+    /// Where the resource's row is.
+    pub(crate) fn key(&self) -> ResourceKey {
+        self.key
     }
 
     pub(crate) fn evidence(&self) -> Evidence {
@@ -463,6 +469,7 @@ fn claim(
     expect_one(written, "leases", resource.key())?;
     Ok(Claim {
         resource: resource.clone(),
+        key,
         owner: owner.clone(),
         token,
         generation,
@@ -634,6 +641,7 @@ mod tests {
         let clock = ManualClock::at(0);
         let (_, evidence) = evidence();
         let claim = Claim {
+            key: ResourceKey::NOWHERE,
             resource: evidence.resource,
             owner: evidence.owner,
             token: Zeroizing::new([7; 32]),

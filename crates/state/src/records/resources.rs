@@ -204,20 +204,22 @@ pub(crate) fn insert(
     .map_err(StateError::from)
 }
 
-/// Moves a resource from `revision` to the next one.
-pub(crate) fn bump(
+/// Moves a resource from the revision of its row to a later one.
+pub(crate) fn move_on(
     sql: &Sql<'_>,
     resource: &Resource,
     row: ResourceRow,
+    revision: u64,
     now: UnixMillis,
 ) -> Result<(), StateError> {
     let written = sql
         .prepare_cached(
-            "UPDATE resources SET revision = revision + 1, updated_at = :now
-             WHERE resource_key = :resource_key AND revision = :revision",
+            "UPDATE resources SET revision = :next, updated_at = :now
+             WHERE resource_key = :resource_key AND revision = :revision AND :revision < :next",
         )?
         .execute(named_params! {
-            ":resource_key": row.key, ":revision": sql_integer(row.revision), ":now": now,
+            ":resource_key": row.key, ":revision": sql_integer(row.revision), ":next": sql_integer(revision),
+            ":now": now,
         })?;
     expect_one(written, "resources", resource.key())
 }

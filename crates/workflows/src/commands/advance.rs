@@ -18,6 +18,7 @@ use crate::model::{AttemptStatus, RequestKind, RunStatus, TerminalStatus, cut};
 use crate::operations;
 use crate::routing::{self, Next, NodeOutcome, NodeResult};
 use crate::store;
+use crate::store::attempts::Standing;
 
 /// An attempt that a runner wants to begin.
 #[derive(Debug, Clone)]
@@ -240,7 +241,15 @@ pub(crate) fn advance_said(
     let (definition, said) = (definition.clone(), said.cloned());
     db.commit(command, move |change| {
         let mut touches = Touches::default();
-        let advanced = step(change, &mut touches, &definition, finished.as_ref(), &next)?;
+        let standing = store::attempts::standing(change)?;
+        let finished = finished.as_ref();
+        let advanced = step(
+            change,
+            &mut touches,
+            &definition,
+            standing,
+            (finished, &next),
+        )?;
         if advanced.unsettled == Some(Unsettled::TooOften) {
             return Ok(Outcome::Refused(advanced));
         }
@@ -266,10 +275,16 @@ pub(super) fn step(
     change: &mut Change<'_>,
     touches: &mut Touches,
     definition: &Definition,
-    finished: Option<&FinishedAttempt>,
-    next: &Move,
+    standing: Standing,
+    (finished, next): (Option<&FinishedAttempt>, &Move),
 ) -> Result<Advanced, WorkflowError> {
-    let (status, detail) = store::runs::status(change)?;
+    let Standing {
+        status,
+        detail,
+        active,
+        asks,
+        is_first,
+    } = standing;
     if status != RunStatus::Running {
         // Only a run that is not executed yet may end in this way without having begun.
         if !(finished.is_none()
@@ -278,7 +293,6 @@ pub(super) fn step(
             return Err(refuse(change, format!("it is {status}, not running")));
         }
     }
-    let active = store::attempts::active(change)?;
     let last_output = match (finished, active) {
         (Some(finished), Some(active)) => {
             if let Some(unsettled) =
@@ -286,7 +300,7 @@ pub(super) fn step(
             {
                 return Ok(unsettled);
             }
-            let output = finish(change, touches, &active, finished)?;
+            let output = finish(change, touches, (&active, asks), finished)?;
             include(change, touches, definition, &finished.result)?;
             output
         }
@@ -302,7 +316,7 @@ pub(super) fn step(
     };
     match next {
         Move::Start(attempt) => {
-            check_route(change, definition, finished, next)?;
+            check_route(change, definition, (finished, is_first), next)?;
             let bound = begin(change, touches, definition, attempt, detail.as_deref())?;
             let effect = match &attempt.effect {
                 Some(effect) => Some(change.begin_effect(effect)?),
@@ -319,7 +333,7 @@ pub(super) fn step(
             })
         }
         Move::Complete => {
-            let last = check_route(change, definition, finished, next)?;
+            let last = check_route(change, definition, (finished, is_first), next)?;
             let output = match finished {
                 Some(_) => last_output,
                 None => last,
@@ -331,7 +345,7 @@ pub(super) fn step(
             Err(refuse(change, "a run completes by its route only"))
         }
         Move::End(ending, error) => {
-            check_route(change, definition, finished, next)?;
+            check_route(change, definition, (finished, is_first), next)?;
             terminal::end(
                 change,
                 touches,
@@ -408,7 +422,7 @@ fn compare_settings(
 fn finish(
     change: &mut Change<'_>,
     touches: &mut Touches,
-    active: &store::attempts::AttemptRow,
+    (active, asks): (&store::attempts::AttemptRow, bool),
     finished: &FinishedAttempt,
 ) -> Result<Option<Content>, WorkflowError> {
     let result = &finished.result;
@@ -433,7 +447,11 @@ fn finish(
         .as_ref()
         .map(|output| change.keep(output))
         .transpose()?;
-    let accepted = store::requests::accepted_payload(change, active.key)?;
+    let accepted = if asks {
+        store::requests::accepted_payload(change, active.key)?
+    } else {
+        None
+    };
     // What the decision's own domain wrote, whatever the runner says of it.
     let public = accepted
         .filter(|accepted| accepted.kind == RequestKind::Decision)
@@ -615,7 +633,7 @@ pub(super) fn budget_column(budget: TimeBudget) -> f64 {
 fn check_route(
     change: &mut Change<'_>,
     definition: &Definition,
-    finished: Option<&FinishedAttempt>,
+    (finished, is_first): (Option<&FinishedAttempt>, bool),
     next: &Move,
 ) -> Result<Option<Content>, WorkflowError> {
     if matches!(next, Move::End(TerminalStatus::Failed, _)) {
@@ -624,6 +642,7 @@ fn check_route(
     }
     let (stored, output) = match finished {
         Some(_) => (None, None),
+        None if is_first => (None, None),
         None => stored_result(change)?,
     };
     let last = finished.map(FinishedAttempt::result).or(stored.as_ref());

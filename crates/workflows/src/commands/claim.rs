@@ -18,6 +18,7 @@ use crate::model::{
 use crate::operations;
 use crate::routing::NodeOutcome;
 use crate::store;
+use crate::store::attempts::Standing;
 
 /// A wish to take a run. The plan was made from what was read at `revision`, so that the command holds only there.
 #[derive(Debug)]
@@ -208,7 +209,14 @@ pub(super) fn begin(
             (None, next)
         }
     };
-    let advanced = advance::step(change, touches, definition, finished, next)?;
+    let standing = match (plan, next) {
+        (Plan::First { .. }, Move::End(TerminalStatus::Failed, _)) => {
+            Standing::begun(RunStatus::Queued)
+        }
+        (Plan::First { .. }, _) => Standing::begun(RunStatus::Running),
+        _ => store::attempts::standing(change)?,
+    };
+    let advanced = advance::step(change, touches, definition, standing, (finished, next))?;
     Ok(match &advanced.effect {
         Some(EffectStart::Ambiguous { .. }) => Begun::Parked,
         _ => Begun::Moved(advanced),
@@ -229,7 +237,8 @@ pub(super) fn check_claimable(
     run: &store::runs::RunRow,
 ) -> Result<(), WorkflowError> {
     check_open(run)?;
-    if store::requests::pending(change)?.is_some() {
+    // Nobody executed a queued run yet, so that nothing can have been asked.
+    if run.status != RunStatus::Queued && store::requests::pending(change)?.is_some() {
         return Err(run.rejected("it waits for an answer"));
     }
     Ok(())

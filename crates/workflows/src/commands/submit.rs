@@ -563,7 +563,9 @@ pub(crate) fn accept_candidate_said(
             AttemptStatus::Waiting,
             AttemptStatus::Running,
         )?;
-        let advanced = advance::step(change, &mut touches, &definition, Some(&finished), &next)?;
+        let standing = store::attempts::standing(change)?;
+        let proposal = (Some(&finished), &next);
+        let advanced = advance::step(change, &mut touches, &definition, standing, proposal)?;
         if let Some(said) = &said {
             said.open(change, Some(&advanced))?;
         }

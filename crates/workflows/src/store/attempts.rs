@@ -10,7 +10,7 @@ use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
 use holdpoint_state::{Change, Content, Digest, ResourceKey, StateError};
 
 use crate::id::{AttemptId, NodeId};
-use crate::model::{AttemptStatus, TerminalStatus};
+use crate::model::{AttemptStatus, RunStatus, TerminalStatus};
 use crate::store::settings::BoundRow;
 
 /// An attempt as commands see it.
@@ -54,6 +54,58 @@ pub(crate) fn active(change: &mut Change<'_>) -> Result<Option<AttemptRow>, Stat
         )?
         .query_row(named_params! { ":key": key }, from_row)
         .optional()?)
+}
+
+/// Where the execution of a run stands: the cheap read of every step.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) status: RunStatus,
+    pub(crate) detail: Option<String>,
+    /// The attempt that goes on.
+    pub(crate) active: Option<AttemptRow>,
+    /// Whether that attempt ever asked something.
+    pub(crate) asks: bool,
+    /// Whether this very command begins the run, so that it has no history.
+    pub(crate) is_first: bool,
+}
+
+impl Standing {
+    /// A run that nobody executed yet has no attempts, so that nobody can have been asked either.
+    pub(crate) fn begun(status: RunStatus) -> Self {
+        Self {
+            status,
+            detail: None,
+            active: None,
+            asks: false,
+            is_first: true,
+        }
+    }
+}
+
+/// Where the execution of this change's run stands.
+pub(crate) fn standing(change: &mut Change<'_>) -> Result<Standing, StateError> {
+    let key = change.resource_key()?;
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "SELECT a.attempt_key, a.attempt_id, a.node_id, a.node_type, a.status, a.started_at, a.timeout_ms,
+                 a.settings_scope_key, a.settings_change_number, r.status, r.status_detail,
+                 EXISTS (SELECT 1 FROM interactive_requests q WHERE q.attempt_key = a.attempt_key)
+             FROM runs r
+             LEFT JOIN node_attempts a ON a.run_key = r.resource_key
+                 AND (a.status = 'pending' OR a.status = 'running' OR a.status = 'waiting')
+             WHERE r.resource_key = :key",
+        )?
+        .query_row(named_params! { ":key": key }, |row| {
+            let attempt: Option<i64> = row.get(0)?;
+            Ok(Standing {
+                status: row.get(9)?,
+                detail: row.get(10)?,
+                active: attempt.map(|_| from_row(row)).transpose()?,
+                asks: row.get(11)?,
+                is_first: false,
+            })
+        })?)
 }
 
 /// The attempt of an accepted step, with what it ended with.
@@ -283,21 +335,15 @@ pub(crate) fn replace_open(change: &mut Change<'_>) -> Result<usize, StateError>
         .execute(named_params! { ":key": key, ":now": now })?)
 }
 
-/// Appends a finished attempt to the history of the run and returns its index.
-pub(crate) fn append_step(change: &mut Change<'_>, attempt: i64) -> Result<i64, StateError> {
+/// Appends a finished attempt to the history of the run.
+pub(crate) fn append_step(change: &mut Change<'_>, attempt: i64) -> Result<(), StateError> {
     let key = change.resource_key()?;
-    let index: i64 = change
-        .sql()
-        .prepare_cached(
-            "SELECT coalesce(max(step_index), -1) + 1 FROM run_steps WHERE run_key = :key",
-        )?
-        .query_row(named_params! { ":key": key }, |row| row.get(0))?;
     let written = change
         .sql()
         .prepare_cached(
-            "INSERT INTO run_steps (run_key, step_index, attempt_key) VALUES (:key, :index, :attempt)",
+            "INSERT INTO run_steps (run_key, step_index, attempt_key)
+             VALUES (:key, (SELECT coalesce(max(step_index), -1) + 1 FROM run_steps WHERE run_key = :key), :attempt)",
         )?
-        .execute(named_params! { ":key": key, ":index": index, ":attempt": attempt })?;
-    expect_one(written, "run_steps", &index)?;
-    Ok(index)
+        .execute(named_params! { ":key": key, ":attempt": attempt })?;
+    expect_one(written, "run_steps", &attempt)
 }

@@ -5,7 +5,7 @@
 )]
 
 use holdpoint_state::records::resources::expect_one;
-use holdpoint_state::sql::{OptionalExtension as _, named_params};
+use holdpoint_state::sql::{OptionalExtension as _, Row, SqlError, named_params};
 use holdpoint_state::{Change, Content, Digest, ResourceKey, StateError};
 
 use crate::error::WorkflowError;
@@ -59,45 +59,60 @@ impl RunRow {
 
 /// The run of this change.
 pub(crate) fn run(change: &mut Change<'_>) -> Result<RunRow, WorkflowError> {
-    let id = change.resource().key().to_owned();
-    run_named(change, &id)?.ok_or(WorkflowError::NoRun { run: id })
+    let key = change.resource_key()?;
+    run_at(change, key)?.ok_or_else(|| WorkflowError::NoRun {
+        run: change.resource().key().to_owned(),
+    })
 }
 
 /// Any run, by its id. Reading it gives no right to change it.
 pub(crate) fn run_named(change: &mut Change<'_>, id: &str) -> Result<Option<RunRow>, StateError> {
+    let key: Option<ResourceKey> = change
+        .sql()
+        .prepare_cached("SELECT resource_key FROM runs WHERE run_id = :run_id")?
+        .query_row(named_params! { ":run_id": id }, |row| row.get(0))
+        .optional()?;
+    match key {
+        Some(key) => run_at(change, key),
+        None => Ok(None),
+    }
+}
+
+fn run_at(change: &mut Change<'_>, key: ResourceKey) -> Result<Option<RunRow>, StateError> {
     Ok(change
         .sql()
         .prepare_cached(
             "SELECT r.run_id, r.root_key, r.restart_number, r.parent_run_revision, r.definition_digest, d.workflow_name,
                  r.workflow_ref, coalesce(r.launch_options_digest, r.launch_options_hash), coalesce(r.input_digest, r.input_hash),
-                 r.status, r.paused,
-                 b.origin_session_id, b.execution_mode, q.status, q.error_code
+                 r.status, r.paused, b.origin_session_id, b.execution_mode, q.status, q.error_code
              FROM runs r
              JOIN workflow_definitions d ON d.definition_digest = r.definition_digest
              JOIN run_bindings b ON b.run_key = r.resource_key
              JOIN run_queue q ON q.run_key = r.resource_key
-             WHERE r.run_id = :run_id",
+             WHERE r.resource_key = :key",
         )?
-        .query_row(named_params! { ":run_id": id }, |row| {
-            Ok(RunRow {
-                run_id: row.get(0)?,
-                root_key: row.get(1)?,
-                restart_number: row.get(2)?,
-                parent_run_revision: row.get(3)?,
-                definition_digest: row.get(4)?,
-                workflow_name: row.get(5)?,
-                workflow_ref: row.get(6)?,
-                launch_options: row.get(7)?,
-                input: row.get(8)?,
-                status: row.get(9)?,
-                paused: row.get(10)?,
-                session: row.get(11)?,
-                mode: row.get(12)?,
-                queue: row.get(13)?,
-                error_code: row.get(14)?,
-            })
-        })
+        .query_row(named_params! { ":key": key }, from_row)
         .optional()?)
+}
+
+fn from_row(row: &Row<'_>) -> Result<RunRow, SqlError> {
+    Ok(RunRow {
+        run_id: row.get(0)?,
+        root_key: row.get(1)?,
+        restart_number: row.get(2)?,
+        parent_run_revision: row.get(3)?,
+        definition_digest: row.get(4)?,
+        workflow_name: row.get(5)?,
+        workflow_ref: row.get(6)?,
+        launch_options: row.get(7)?,
+        input: row.get(8)?,
+        status: row.get(9)?,
+        paused: row.get(10)?,
+        session: row.get(11)?,
+        mode: row.get(12)?,
+        queue: row.get(13)?,
+        error_code: row.get(14)?,
+    })
 }
 
 /// The launch options and the input of any run.
