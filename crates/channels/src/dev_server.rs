@@ -54,6 +54,8 @@ impl fmt::Debug for DevServer {
 
 /// What the threads of all connections share.
 struct Shared {
+    /// Where it listens, as text.
+    url: String,
     token: BotToken,
     world: Mutex<World>,
     /// Something happened: an update, a call, the end.
@@ -103,6 +105,7 @@ impl DevServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
+            url: format!("http://{address}"),
             token: token.clone(),
             world: Mutex::new(World::new(token)),
             changed: Condvar::new(),
@@ -132,7 +135,7 @@ impl DevServer {
 
     /// Where it listens, as text.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        self.shared.url.clone()
     }
 
     /// What a person sees in a chat, oldest first.

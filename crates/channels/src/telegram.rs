@@ -14,6 +14,6 @@ pub mod token;
 
 pub use adapter::{Exit, Settings, run};
 pub use api::{ApiBase, ApiBaseError, Client, Failure, Patience};
-pub use render::{RenderError, content_digest, render};
+pub use render::{content_digest, render};
 pub use split::{CAPACITY_UNITS, MESSAGE_UNITS_MAX, PARTS_MAX, Part, TooManyParts, split};
 pub use token::{BotToken, BotTokenError};

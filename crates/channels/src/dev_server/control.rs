@@ -18,13 +18,20 @@ pub(super) fn help(url: &str) -> String {
 Token: {TOKEN} (any chat and any user will do)
 
 From another terminal:
-  curl '{url}/dev/chat?chat=100'                                        what a person sees
-  curl '{url}/dev/press' -d user=100 -d chat=100 -d button=Go           press a button of the newest message
-  curl '{url}/dev/reply' -d user=100 -d chat=100 --data-urlencode 'text=because'  reply to the newest prompt
-  curl '{url}/dev/say' -d user=100 -d chat=100 -d text=hello            write a message
-  curl '{url}/dev/fault' -d method=sendMessage -d kind=retry-after -d value=7     let the next call fail
-  curl '{url}/dev/calls'                                                count the calls of the bot
-  curl '{url}/dev/'                                                     all of this again, and more
+  # What a person sees.
+  curl '{url}/dev/chat?chat=100'
+  # Press a button of the newest message.
+  curl '{url}/dev/press' -d user=100 -d chat=100 -d button=Go
+  # Reply to the newest prompt.
+  curl '{url}/dev/reply' -d user=100 -d chat=100 --data-urlencode 'text=because'
+  # Write a message.
+  curl '{url}/dev/say' -d user=100 -d chat=100 -d text=hello
+  # Let the next call fail.
+  curl '{url}/dev/fault' -d method=sendMessage -d kind=retry-after -d value=7
+  # Count the calls of the bot.
+  curl '{url}/dev/calls'
+  # All of this again, and more.
+  curl '{url}/dev/'
 "
     )
 }
@@ -47,7 +54,7 @@ fn no<T>(words: impl Into<String>) -> Result<T, No> {
 pub(super) fn answer(shared: &Shared, request: &Request) -> Answer {
     let named = request.named();
     let outcome = match (request.head.method.as_str(), request.head.path.as_str()) {
-        ("GET", "/dev" | "/dev/") => Ok(help("http://HOST") + MORE),
+        ("GET", "/dev" | "/dev/") => Ok(help(&shared.url) + MORE),
         ("GET", "/dev/chat") => see(shared, &named),
         ("GET", "/dev/calls") => Ok(line(&json!(shared.world().all_calls()))),
         ("GET", "/dev/toasts") => {

@@ -15,21 +15,13 @@ use super::split::{self, Part, TooManyParts, split};
 use super::token::BotToken;
 use crate::protocol::{ChannelRequest, OpenRequest};
 
-/// Why a request can't be shown.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RenderError {
-    /// It is too long for one recipient.
-    #[error(transparent)]
-    TooManyParts(#[from] TooManyParts),
-}
-
 /// The messages that show a request, the same for every recipient.
 ///
 /// # Errors
 ///
-/// [`RenderError`]: nothing of it may be sent.
-pub fn render(request: &ChannelRequest) -> Result<Vec<Part>, RenderError> {
-    Ok(split(texts(&segments(request)), &request.fingerprint())?)
+/// [`TooManyParts`]: nothing of it may be sent, and nothing may wait for its answer.
+pub fn render(request: &ChannelRequest) -> Result<Vec<Part>, TooManyParts> {
+    split(texts(&segments(request)), &request.fingerprint())
 }
 
 /// The text of each piece. Items that follow each other stay together, line by line.

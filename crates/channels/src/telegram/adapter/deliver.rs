@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use super::super::api::{Failure, Markup};
-use super::super::render::{self, RenderError};
+use super::super::render;
 use super::{Child, Exit};
 use crate::identity::part_id;
 use crate::protocol::{
@@ -80,11 +80,8 @@ impl<O: Write, D: Write> Child<'_, O, D> {
         request: &ChannelRequest,
         messages: &mut Vec<MessageRef>,
     ) -> Result<Option<Stopped>, Exit> {
-        let parts = match render::render(request) {
-            Ok(parts) => parts,
-            Err(RenderError::TooManyParts(_)) => {
-                return Ok(Some(Stopped::failed(ErrorCode::PresentationTooLong)));
-            }
+        let Ok(parts) = render::render(request) else {
+            return Ok(Some(Stopped::failed(ErrorCode::PresentationTooLong)));
         };
         let mut chats = self.launch.allowed_chat_ids.clone();
         chats.sort_unstable();
