@@ -16,6 +16,7 @@ mod value;
 mod work;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 
 use clap::Parser as _;
 use holdpoint_state::{Actor, Database};
@@ -24,6 +25,7 @@ use holdpoint_workflows::{RunId, Workflows};
 use crate::cli::{Cli, EffectsVerb, FollowUpsVerb, SettingsVerb, StateVerb, Verb};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
+use crate::output::text;
 use crate::output::{self, Output, log};
 
 /// What every verb has.
@@ -73,6 +75,21 @@ fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@,+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_owned()
+    } else if text::line(word) != word {
+        // Characters that must not reach a terminal as they are: as shells read them back from their numbers.
+        let mut escaped = String::new();
+        for c in word.chars() {
+            let shown = c.to_string();
+            if c != '\'' && c != '\\' && text::line(&shown) == shown {
+                escaped.push(c);
+                continue;
+            }
+            for byte in shown.bytes() {
+                // Writing to a string does not fail.
+                let _ = write!(escaped, "\\x{byte:02x}");
+            }
+        }
+        format!("$'{escaped}'")
     } else {
         format!("'{}'", word.replace('\'', "'\\''"))
     }

@@ -4,9 +4,12 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::{Refusal, Resource, StateError};
 use holdpoint_workflows::file::{FileError, Problem};
 use holdpoint_workflows::{RunId, WorkflowError};
+
+use crate::output::text::instant;
 
 /// What a command tells by its exit status; the same for every command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,6 +137,19 @@ pub(crate) enum CommandError {
         /// The scope.
         scope: String,
     },
+    /// Another process executes the run, and it was not to be taken away.
+    #[error(
+        "another process executes run {run}; its claim ends {} unless it is renewed. Without --if-free the run is taken away from it: {hint}",
+        instant(until.0)
+    )]
+    Held {
+        /// The run.
+        run: RunId,
+        /// When the present claim ends.
+        until: UnixMillis,
+        /// The command that takes it away.
+        hint: String,
+    },
     /// The workflow file of a run is gone, or gives no definition any more.
     #[error(
         "the workflow file of run {run} can't be used; put it back as it was and resume the run, or end the run with `holdpoint cancel`"
@@ -187,6 +203,7 @@ impl CommandError {
             | Self::NoStore { .. }
             | Self::NoEffect { .. }
             | Self::NoScope { .. } => "notFound",
+            Self::Held { .. } => "leaseHeld",
             Self::Interrupted => "interrupted",
             Self::Io { .. } => "io",
         }
@@ -203,7 +220,7 @@ impl CommandError {
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
             Self::Workflow(error) => error.resource(),
-            Self::SourceGone { run, .. } | Self::NoScope { run, .. } => {
+            Self::SourceGone { run, .. } | Self::NoScope { run, .. } | Self::Held { run, .. } => {
                 Some(Resource::new("run", run.as_str()))
             }
             Self::NoEffect { id } => Some(Resource::new("effect", id.as_str())),
@@ -232,6 +249,7 @@ impl CommandError {
             | Self::NoStore { .. }
             | Self::NoEffect { .. }
             | Self::NoScope { .. } => ExitStatus::NotFound,
+            Self::Held { .. } => ExitStatus::Conflict,
             Self::Interrupted => ExitStatus::Cancelled,
             Self::Io { .. } => ExitStatus::Failed,
         }

@@ -149,7 +149,8 @@ fn error_lines(error: &CommandError) {
             "  caused by: "
         };
         said.push_str(begin);
-        said.push_str(&text::block(line));
+        // What comes from outside begins no line of its own, which could be read as another error.
+        said.push_str(&text::block(line).replace('\n', "\n    "));
         said.push('\n');
     }
     // Nobody can be told that standard error is gone.

@@ -2,6 +2,7 @@
 //!
 //! A person who types one of them means it: a run that another process executes is taken away from it, unless `--if-free` is given.
 
+use holdpoint_state::StateError;
 use holdpoint_workflows::commands::{Control, ForeignClaim, Restart};
 use holdpoint_workflows::{RunId, WorkflowError, Workflows};
 
@@ -13,7 +14,9 @@ use crate::output::json::Steered;
 pub(super) fn pause(context: &Context, args: &ControlArgs) -> Result<ExitStatus, CommandError> {
     let (run, control) = control(args)?;
     let workflows = context.workflows()?;
-    let receipt = workflows.pause(&control)?;
+    let receipt = workflows
+        .pause(&control)
+        .map_err(|error| held(context, "pause", &run, error))?;
     tell(context, &workflows, &run, !receipt.is_accepted(), "paused")?;
     Ok(ExitStatus::Done)
 }
@@ -21,7 +24,9 @@ pub(super) fn pause(context: &Context, args: &ControlArgs) -> Result<ExitStatus,
 pub(super) fn cancel(context: &Context, args: &ControlArgs) -> Result<ExitStatus, CommandError> {
     let (run, control) = control(args)?;
     let workflows = context.workflows()?;
-    let receipt = workflows.cancel(&control)?;
+    let receipt = workflows
+        .cancel(&control)
+        .map_err(|error| held(context, "cancel", &run, error))?;
     tell(
         context,
         &workflows,
@@ -110,6 +115,18 @@ fn check_file(workflows: &Workflows, run: &RunId) -> Result<(), CommandError> {
             }),
         },
         None => Ok(()),
+    }
+}
+
+/// A run that somebody else executes, with the way to have it all the same.
+fn held(context: &Context, verb: &str, run: &RunId, error: WorkflowError) -> CommandError {
+    match error {
+        WorkflowError::State(StateError::LeaseHeld { expires_at, .. }) => CommandError::Held {
+            run: run.clone(),
+            until: expires_at,
+            hint: context.hint(&[verb, run.as_str()]),
+        },
+        error => error.into(),
     }
 }
 

@@ -164,6 +164,14 @@ fn described(view: &RunView, options: &Value, progress: Option<&ProgressView>) -
     if view.waiting_on.is_some() && view.request.is_some() {
         let _ = writeln!(told, "{}", question(view));
     }
+    let request = view.request.as_ref();
+    if let Some(problem) = request.and_then(|request| request.refused.as_ref()) {
+        let _ = writeln!(
+            told,
+            "the latest candidate was refused\n{}",
+            text::value(&json!(problem), "  ")
+        );
+    }
     if let Some(error) = &view.error {
         let _ = writeln!(told, "error\n{}", text::value(&json!(error), "  "));
     }

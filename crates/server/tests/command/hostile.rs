@@ -149,3 +149,51 @@ fn case_098_subjects_of_the_git_history() {
     let said = check(&home, &["run", "release-notes.workflow.yaml"]);
     assert!(said.contains("␛]0;owned"), "{said}");
 }
+
+/// A directory may have a name that drives the terminal: the hint to go there is inert, and a shell reads it back.
+#[test]
+fn case_098_the_directory_of_a_hint() {
+    let home = Home::with("ask.workflow.yaml", crate::support::ASK);
+    let file = home.work().join("ask.workflow.yaml");
+    let name = format!("it's\n{HOSTILE}error: forged");
+    let directory = home.work().join(&name);
+    std::fs::create_dir(&directory).unwrap();
+    let args = ["run", file.to_str().unwrap(), "--detach"];
+    let started = home
+        .command(&args)
+        .current_dir(&directory)
+        .output()
+        .unwrap();
+    assert!(started.status.success(), "{started:?}");
+    let told = check(&home, &["work", "--until-idle"]);
+    let line = told.lines().find(|line| line.contains("cd $'")).unwrap();
+    let (_, cd) = line.split_once("by: ").unwrap();
+    let (cd, _) = cd.split_once(" && ").unwrap();
+    let script = format!("{cd} && pwd");
+    let there = std::process::Command::new("bash")
+        .args(["-c", &script])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&there.stdout),
+        format!("{}\n", directory.canonicalize().unwrap().display())
+    );
+}
+
+#[test]
+fn a_cause_of_several_lines_begins_no_line_of_its_own() {
+    let home = Home::new();
+    home.write(
+        "odd.workflow.yaml",
+        "name: one\nstartAt: a\nnodes: { a: { compute: 1 } }\nedges: []\n",
+    );
+    let done = home.run(&["run", "./no\nerror: forged.workflow.yaml"]);
+    assert!(
+        !done
+            .stderr
+            .lines()
+            .any(|line| line.starts_with("error: forged")),
+        "{}",
+        done.stderr
+    );
+}

@@ -93,6 +93,10 @@ fn edge_116_what_is_typed_wrongly_deletes_nothing() {
             vec!["--older-than", "0", "--apply", "--backup", there],
             "input",
         ),
+        (
+            vec!["--older-than", "0", "--apply", "--backup", "/missing/dir/x"],
+            "input",
+        ),
     ] {
         let (status, error) = home.json(&[&["prune"], args.as_slice()].concat());
         assert_eq!(

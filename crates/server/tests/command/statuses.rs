@@ -151,6 +151,9 @@ fn case_018_and_035_a_run_that_another_process_executes() {
     let run = home.newest();
     check(&home, &["pause", &run, "--if-free"], 4, "leaseHeld");
     check(&home, &["cancel", &run, "--if-free"], 4, "leaseHeld");
+    let told = home.run(&["cancel", &run, "--if-free"]).stderr;
+    assert!(told.contains(" UTC unless it is renewed"), "{told}");
+    assert!(told.contains(&format!("cancel {run}\n")), "{told}");
     assert_eq!(home.ok(&["pause", &run])["displayStatus"], "paused");
     assert_eq!(home.ok(&["explain", &run])["holder"], Value::Null);
     let ended = running.end();

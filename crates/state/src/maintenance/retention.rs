@@ -385,6 +385,8 @@ fn new_backup(path: &Path) -> Result<PathBuf, StateError> {
         "it is relative; name it from the root, so that nobody looks for it in another directory"
     } else if path.symlink_metadata().is_ok() {
         "it exists; name a new file, an existing one is never replaced"
+    } else if !path.parent().is_some_and(Path::is_dir) {
+        "its directory does not exist; make it before"
     } else {
         return Ok(path.to_owned());
     };

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::{AgentExecutor, AgentFailure, AgentReply, AgentRequest, PublishUpdate};
 use crate::definition::{CancellationSignal, NodeError};
 use crate::shell::{
-    self, DEFAULT_MAX_OUTPUT_CHARS, ShellCommand, ShellReceipt, ShellRun, Streams, TakeLine,
+    self, DEFAULT_MAX_OUTPUT_CHARS, ShellCommand, ShellFailure, ShellReceipt, ShellRun, Streams,
+    TakeLine,
 };
 
 /// How a line of standard error begins that is an update.
@@ -75,7 +76,7 @@ impl CommandAgent {
     }
 
     /// Sets how many characters the reply may have; 1,000,000 unless said. A longer one is a failure: the beginning of an
-    /// answer is not the answer.
+    /// answer is not the answer. A command that goes on writing is stopped.
     #[must_use]
     pub fn max_output_chars(mut self, chars: usize) -> Self {
         self.max_output_chars = chars;
@@ -110,7 +111,8 @@ impl CommandAgent {
         let mut command = ShellCommand::new(program)
             .args(args)
             .stdin(request.prompt.clone())
-            .max_output_chars(self.max_output_chars);
+            .max_output_chars(self.max_output_chars)
+            .stop_when_full();
         command.cwd.clone_from(&self.cwd);
         command.env.clone_from(&self.env);
         command.env.extend(variables(request));
@@ -161,17 +163,20 @@ impl AgentExecutor for CommandAgent {
             error,
             receipt: Some(receipt.clone()),
         };
-        let result = run
-            .result
-            .map_err(|error| failure(error.into_node_error()))?;
+        let too_large = || {
+            let problem = format!(
+                "the reply has more than {} characters",
+                self.max_output_chars
+            );
+            failure(NodeError::named("ReplyTooLarge", problem))
+        };
+        let result = run.result.map_err(|error| match error {
+            // It would write until its time is spent.
+            ShellFailure::Full { .. } => too_large(),
+            error => failure(error.into_node_error()),
+        })?;
         if result.stdout_truncated {
-            return Err(failure(NodeError::named(
-                "ReplyTooLarge",
-                format!(
-                    "the reply has more than {} characters",
-                    self.max_output_chars
-                ),
-            )));
+            return Err(too_large());
         }
         let output = match serde_json::from_str(result.stdout.trim()) {
             Ok(value) => value,

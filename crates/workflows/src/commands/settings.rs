@@ -61,8 +61,8 @@ impl SettingsChange {
 
     /// Names the scope. Needed when the run has more than one.
     #[must_use]
-    pub fn in_scope(mut self, scope: impl Into<String>) -> Self {
-        self.scope = Some(scope.into());
+    pub fn in_scope(mut self, scope: impl AsRef<str>) -> Self {
+        self.scope = Some(scope.as_ref().to_owned());
         self
     }
 

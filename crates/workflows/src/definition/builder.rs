@@ -20,7 +20,7 @@ use super::node::{
     Action, ActionExecution, Checkpoint, Compute, EffectSpec, NodeKind, ParseLineFunction,
     ShellAction, ShellUpdates, TimeBudget, Timeout,
 };
-use super::value::to_value;
+use super::value::{self, to_value};
 use super::{Definition, DefinitionError, Draft, NodeDraft, Title};
 use crate::settings::{Settings, SettingsError};
 use crate::shell::{ShellCommand, ShellResult, Stream, Streams};
@@ -114,7 +114,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
     /// What a run stores is the serialised form of `T`, so the defaults of its fields are in it.
     #[must_use]
     pub fn input<T: Serialize + DeserializeOwned + 'static>(self) -> Workflow<T> {
-        self.input_with(|value| Ok(serde_json::from_value::<T>(value)?))
+        self.input_with(|value| Ok(value::read::<T>(value)?))
     }
 
     /// Like [`input`](Self::input), with a function that reads and checks.
@@ -169,7 +169,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         title: impl Fn(&I) -> Result<String, NodeError> + Send + Sync + 'static,
     ) -> Self {
         self.draft.title = Some(Title::Function(Arc::new(move |input| {
-            title(&serde_json::from_value(input.clone())?)
+            title(&value::read(input.clone())?)
         })));
         self
     }
@@ -295,8 +295,8 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
         self.of_last("validate", |node| match expected(node)? {
             ExpectedOutput::Submitted { validate: held, .. } => {
                 *held = Some(Arc::new(move |node, candidate| {
-                    let candidate = serde_json::from_value(candidate)?;
-                    Ok(to_value(&validate(&Context::new(node)?, candidate)?)?)
+                    let candidate = value::read(candidate)?;
+                    value::output(&validate(&Context::new(node)?, candidate)?)
                 }));
                 Some(())
             }
@@ -384,7 +384,7 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
                 ..
             }) => {
                 shell.parse = Some(Arc::new(move |node, result| {
-                    Ok(to_value(&parse(&Context::new(node)?, result)?)?)
+                    value::output(&parse(&Context::new(node)?, result)?)
                 }));
                 Some(())
             }
@@ -560,5 +560,5 @@ fn text_function<I: DeserializeOwned + 'static>(
 fn value_function<I: DeserializeOwned + 'static, O: Serialize>(
     run: impl Fn(&Context<'_, I>) -> Result<O, NodeError> + Send + Sync + 'static,
 ) -> super::node::ValueFunction {
-    Arc::new(move |node| Ok(to_value(&run(&Context::new(node)?)?)?))
+    Arc::new(move |node| value::output(&run(&Context::new(node)?)?))
 }

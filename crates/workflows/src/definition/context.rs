@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::cancellation::{CancellationSignal, StopReason};
+use super::value::read;
 use crate::id::{AttemptId, NodeId, RunId};
 use crate::routing::{NodeOutcome, NodeResult};
 use crate::updates::{OVERALL, Progress, Publisher, Update, progress, refused};
@@ -88,7 +89,8 @@ impl NodeContext<'_> {
             .outputs
             .get(node)
             .ok_or_else(|| NodeError::new(format!("node {node:?} has no output yet")))?;
-        read(value).map_err(|error| NodeError::new(format!("output of node {node:?}: {error}")))
+        read(value.clone())
+            .map_err(|error| NodeError::new(format!("output of node {node:?}: {error}")))
     }
 
     /// Reads the live settings of the node's workflow, as they were when the attempt began.
@@ -100,7 +102,7 @@ impl NodeContext<'_> {
         let value = self
             .settings
             .ok_or_else(|| NodeError::new("the workflow of this node declares no settings"))?;
-        read(value).map_err(|error| NodeError::new(format!("settings: {error}")))
+        read(value.clone()).map_err(|error| NodeError::new(format!("settings: {error}")))
     }
 
     /// The latest result of a node, whatever its outcome.
@@ -125,7 +127,7 @@ impl<'a, I: DeserializeOwned> Context<'a, I> {
     ///
     /// The input of the run does not have the shape of `I`.
     pub fn new(node: &'a NodeContext<'a>) -> Result<Self, NodeError> {
-        let input = read(node.input)
+        let input = read(node.input.clone())
             .map_err(|error| NodeError::new(format!("input of run {}: {error}", node.run_id)))?;
         Ok(Self { node, input })
     }
@@ -144,12 +146,6 @@ impl<'a, I> Deref for Context<'a, I> {
     fn deref(&self) -> &NodeContext<'a> {
         self.node
     }
-}
-
-fn read<T: DeserializeOwned>(value: &Value) -> Result<T, serde_json::Error> {
-    // `&Value` is a deserializer, but not one for types that borrow or own big strings cheaply;
-    // cloning keeps the bound at `DeserializeOwned` and the error texts those of serde_json.
-    serde_json::from_value(value.clone())
 }
 
 /// Why a node did not produce a value: a name and a message, which is what a run keeps of it.

@@ -8,7 +8,10 @@
 
 use holdpoint_state::json::{self, JsonError};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Number, Value};
+
+use super::context::NodeError;
 
 /// The largest magnitude below which each integral float is an integer that nobody reads differently.
 const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
@@ -37,6 +40,19 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, JsonError> {
 /// [`JsonError`] says what JSON would lose, and where in the value.
 pub fn normal(value: &Value) -> Result<Value, JsonError> {
     to_value(value)
+}
+
+/// The JSON value of what an author's function made: what JSON would lose is an output that can't be.
+pub(crate) fn output<T: Serialize + ?Sized>(value: &T) -> Result<Value, NodeError> {
+    to_value(value).map_err(|error| NodeError::named("InvalidOutput", error.to_string()))
+}
+
+/// Reads a value as a type. The error names the member that does not fit.
+pub(crate) fn read<T: DeserializeOwned>(
+    value: Value,
+) -> Result<T, serde_path_to_error::Error<serde_json::Error>> {
+    // The owned value is the deserializer: `&Value` is one too, but not for types that borrow or own big strings cheaply.
+    serde_path_to_error::deserialize(value)
 }
 
 /// The JSON number of a float; an integral one becomes an integer, as JSON prints it.

@@ -150,6 +150,10 @@ impl Taking<'_> {
 }
 
 /// What a look at a candidate came to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is made for each look, and taken apart at once"
+)]
 pub(super) enum Looked {
     /// It is the output: the attempt ends with it. With the facts that hold then.
     Output(FinishedAttempt, Arc<Facts>),

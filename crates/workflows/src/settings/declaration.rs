@@ -184,8 +184,10 @@ impl<S> fmt::Debug for Settings<S> {
     }
 }
 
-fn read<S: DeserializeOwned>(value: &Value) -> Result<S, serde_json::Error> {
-    serde_json::from_value(value.clone())
+fn read<S: DeserializeOwned>(
+    value: &Value,
+) -> Result<S, serde_path_to_error::Error<serde_json::Error>> {
+    crate::definition::value::read(value.clone())
 }
 
 /// The parts of a declaration before any check.

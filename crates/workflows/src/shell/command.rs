@@ -25,6 +25,8 @@ pub struct ShellCommand {
     pub allow_non_zero_exit: bool,
     /// How many characters of standard output, and of standard error, are kept.
     pub max_output_chars: usize,
+    /// Whether a command that goes on writing after its standard output can't be kept whole any more is stopped.
+    pub stops_when_full: bool,
 }
 
 impl ShellCommand {
@@ -38,6 +40,7 @@ impl ShellCommand {
             stdin: None,
             allow_non_zero_exit: false,
             max_output_chars: DEFAULT_MAX_OUTPUT_CHARS,
+            stops_when_full: false,
         }
     }
 
@@ -87,6 +90,14 @@ impl ShellCommand {
     #[must_use]
     pub fn max_output_chars(mut self, chars: usize) -> Self {
         self.max_output_chars = chars;
+        self
+    }
+
+    /// Stops the command, and fails, when it goes on writing although its standard output can't be kept whole any more. It is stopped
+    /// at four bytes for each character at the latest.
+    #[must_use]
+    pub fn stop_when_full(mut self) -> Self {
+        self.stops_when_full = true;
         self
     }
 }

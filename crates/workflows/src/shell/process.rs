@@ -74,6 +74,16 @@ pub enum ShellFailure {
         /// What was wrong with the line.
         error: NodeError,
     },
+    /// It wrote more than is kept, went on, and was stopped with everything in its group.
+    #[error(
+        "command {command:?} was stopped: it wrote more than {max_chars} characters and went on"
+    )]
+    Full {
+        /// The program.
+        command: String,
+        /// How much is kept.
+        max_chars: usize,
+    },
     /// Its end could not be observed.
     #[error("command {command:?} could not be waited for: {error}")]
     Wait {
@@ -100,13 +110,18 @@ impl ShellFailure {
             Self::Line { error, .. } => error.clone(),
             Self::Spawn { .. } => NodeError::named("SpawnError", self.to_string()),
             Self::Exit { .. } => NodeError::named("CommandFailed", self.to_string()),
+            Self::Full { .. } => NodeError::named("OutputTooLarge", self.to_string()),
             Self::Wait { .. } => NodeError::named("WaitError", self.to_string()),
         }
     }
 }
 
+/// The longest character of UTF-8, in bytes.
+const CHAR_BYTES_MAX: usize = 4;
+
 enum Event {
     LineRefused(NodeError),
+    Full,
     LeaderExited(Result<Ending, io::Error>),
     StreamClosed,
     Stop(StopReason),
@@ -185,15 +200,18 @@ fn supervise(
     let (sender, events) = mpsc::channel();
     let reader = |stream| lines.and_then(|lines| lines.reader(stream));
     let max_chars = command.max_output_chars;
+    let full_after = command
+        .stops_when_full
+        .then(|| max_chars.saturating_mul(CHAR_BYTES_MAX));
     let stdout = capture(
         child.stdout.take(),
-        max_chars,
+        (max_chars, full_after),
         reader(Stream::Stdout),
         &sender,
     );
     let stderr = capture(
         child.stderr.take(),
-        max_chars,
+        (max_chars, None),
         reader(Stream::Stderr),
         &sender,
     );
@@ -221,6 +239,12 @@ fn supervise(
         return Err(ShellFailure::Stopped {
             command: program(),
             reason,
+        });
+    }
+    if settled.is_full {
+        return Err(ShellFailure::Full {
+            command: program(),
+            max_chars,
         });
     }
     if let Some(error) = settled.refused {
@@ -287,7 +311,7 @@ fn feed(stream: Option<ChildStdin>, text: Option<String>) {
 /// Reads a stream on a thread of its own, which says when the stream is closed.
 fn capture<R: io::Read + Send + 'static>(
     stream: Option<R>,
-    max_chars: usize,
+    (max_chars, full_after): (usize, Option<usize>),
     mut lines: Option<LineReader>,
     sender: &Sender<Event>,
 ) -> Arc<Captured> {
@@ -297,8 +321,14 @@ fn capture<R: io::Read + Send + 'static>(
         let refused = |error| {
             let _gone = closed.send(Event::LineRefused(error));
         };
+        let (mut seen, mut full_after) = (0, full_after);
         if let Some(stream) = stream {
             writer.drain_seen(stream, max_chars, |chunk| {
+                seen += chunk.len();
+                if full_after.is_some_and(|limit| limit < seen) {
+                    full_after = None;
+                    let _gone = closed.send(Event::Full);
+                }
                 if let Some(Err(error)) = lines.as_mut().map(|lines| lines.push(chunk)) {
                     // What comes after a refused line is read, so that the command can end, and not looked at.
                     lines = None;
@@ -321,6 +351,7 @@ struct Settled {
     /// What ended it first: the signal, or a line.
     stopped: Option<StopReason>,
     refused: Option<NodeError>,
+    is_full: bool,
 }
 
 /// Waits for the leader and both streams, and stops the group when asked.
@@ -350,13 +381,21 @@ fn settle(events: &Receiver<Event>, group: Pid) -> Settled {
             // The leader has done its work: the stop only ends the waiting for what it left.
             Ok(Event::Stop(_)) if settled.ending.is_some() => break,
             Ok(Event::Stop(reason)) => {
-                if settled.refused.is_none() {
+                if settled.refused.is_none() && !settled.is_full {
                     settled.stopped = Some(reason);
                 }
                 terminate(&mut kill_at, &mut give_up_at);
             }
+            Ok(Event::Full) => {
+                if settled.stopped.is_none() && settled.refused.is_none() {
+                    settled.is_full = true;
+                    if settled.ending.is_none() {
+                        terminate(&mut kill_at, &mut give_up_at);
+                    }
+                }
+            }
             Ok(Event::LineRefused(error)) => {
-                if settled.stopped.is_some() || settled.refused.is_some() {
+                if settled.stopped.is_some() || settled.refused.is_some() || settled.is_full {
                     continue;
                 }
                 settled.refused = Some(error);

@@ -46,7 +46,8 @@ pub struct Explanation {
     pub blocked_by: Option<String>,
     /// What that means and what to do, in a sentence.
     pub reason: String,
-    /// The last error of the run, its queue row or its last step.
+    /// The last error of the run or its queue row, why the latest candidate for what it waits for was refused, or the error of its last
+    /// step.
     pub last_error: Option<String>,
     /// The worker process that it has, or had last; none for a run that was executed on threads.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,7 +93,12 @@ pub fn explain(
         expires_at,
     });
     let (blocked_by, reason) = blocking(&view, holder.as_ref(), due_at, now);
-    let last_error = view.error.clone().or_else(|| {
+    let refused = view
+        .request
+        .as_ref()
+        .and_then(|request| request.refused.as_ref());
+    let refused = refused.map(|problem| format!("the latest candidate was refused: {problem}"));
+    let last_error = view.error.clone().or(refused).or_else(|| {
         view.steps
             .iter()
             .rev()

@@ -91,6 +91,9 @@ pub struct RequestView {
     pub contract: Value,
     /// When it was asked.
     pub created_at: UnixMillis,
+    /// Why the latest candidate for it was refused, when nothing was accepted yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// An effect that nobody knows the outcome of.
@@ -509,7 +512,10 @@ fn request(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<RequestView>, Sta
     Ok(snapshot
         .sql()
         .prepare_cached(
-            "SELECT q.request_id, q.kind, q.status, q.revision, a.node_id, contract.content, q.created_at
+            "SELECT q.request_id, q.kind, q.status, q.revision, a.node_id, contract.content, q.created_at,
+                 (SELECT refused.content FROM interactive_submissions s JOIN blobs refused ON refused.blob_hash = s.receipt_hash
+                  WHERE s.request_key = q.request_key AND s.outcome = 'rejected' AND q.status = 'pending'
+                  ORDER BY s.submitted_at DESC, s.submission_id DESC LIMIT 1)
              FROM interactive_requests q
              JOIN node_attempts a ON a.attempt_key = q.attempt_key
              LEFT JOIN blobs contract ON contract.blob_hash = q.contract_hash
@@ -524,6 +530,7 @@ fn request(snapshot: &Snapshot<'_>, run: i64) -> Result<Option<RequestView>, Sta
                 node_id: row.get(4)?,
                 contract: json_column(row, 5)?.unwrap_or(Value::Null),
                 created_at: row.get(6)?,
+                refused: text_column(row, 7)?,
             })
         })
         .optional()?)

@@ -91,7 +91,7 @@ fn what_does_not_start_fails() {
 #[test]
 fn a_reply_over_the_limit_fails_instead_of_being_cut() {
     let (reply, _) = execute(
-        &sh("head -c 5000000 /dev/zero | tr '\\0' 1").max_output_chars(1000),
+        &sh("head -c 2000 /dev/zero | tr '\\0' 1").max_output_chars(1000),
         &request("x"),
     );
     let failure = reply.unwrap_err();
@@ -185,4 +185,19 @@ fn a_descendant_that_keeps_the_stream_of_updates_is_not_waited_for() {
         .arg(wait_for_file(&file).trim())
         .status();
     assert!(killed.unwrap().success());
+}
+
+#[test]
+fn a_reply_without_end_is_ended_with_a_word_about_its_size() {
+    let (reply, _) = execute(
+        &sh("while true; do echo 'and so on'; done").max_output_chars(1000),
+        &request("x"),
+    );
+    let failure = reply.unwrap_err();
+    assert_eq!(
+        failure.error.to_string(),
+        "ReplyTooLarge: the reply has more than 1000 characters"
+    );
+    let signal = receipt(&failure)["signal"].as_str().unwrap();
+    assert!(["SIGTERM", "SIGKILL"].contains(&signal), "{signal}");
 }

@@ -111,7 +111,7 @@ fn edge_048_an_accepted_answer_goes_before_an_older_queued_run() {
 }
 
 #[test]
-fn edge_049_an_accepted_answer_of_a_paused_run_waits_for_its_resume() {
+fn an_accepted_answer_is_taken_up_by_its_own_plan_only() {
     let fixture = Fixture::new();
     let (scheduler, run) = waiting(&fixture);
     scheduler.stop(LONG);
@@ -119,7 +119,6 @@ fn edge_049_an_accepted_answer_of_a_paused_run_waits_for_its_resume() {
         .workflows
         .answer(&Answer::new(&run, json!("yes")))
         .unwrap();
-    // Between the answer and its use somebody takes the run up and pauses it.
     let definition = asking();
     let view = fixture.workflows.view(&run).unwrap();
     assert_eq!(view.display_status, DisplayStatus::Queued);

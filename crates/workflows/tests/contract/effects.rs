@@ -299,6 +299,8 @@ fn edge_056_and_edge_012_cancel_in_the_middle_of_an_act() {
         (RunStatus::Cancelled, 1)
     );
     assert_eq!(view.controls, [holdpoint_workflows::views::Control::Review]);
+    let ended = "SELECT count(*) FROM effect_attempts WHERE outcome = 'interrupted' AND finished_at IS NOT NULL";
+    assert_eq!(fixture.count(ended), 1);
     assert!(scheduler.wait_until_idle(LONG));
     // The late end of the act settles nothing, and a run with an ambiguous effect is not restarted.
     assert_eq!(effects_of(&fixture, &run)[0].state, EffectState::Ambiguous);

@@ -34,5 +34,6 @@ mod sources;
 mod start;
 mod support;
 mod transitions;
+mod typed;
 mod updates;
 mod views;

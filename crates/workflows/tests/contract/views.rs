@@ -78,7 +78,9 @@ fn edge_111_hand_made_violations_are_found() {
         }
         assert_eq!(fixture.violations(), Vec::<String>::new());
         damage(&fixture, &run, sql);
+        let file = std::fs::read(fixture.store.path()).unwrap();
         let found = fixture.violations();
+        assert_eq!(std::fs::read(fixture.store.path()).unwrap(), file);
         assert!(
             found.iter().any(|line| line.starts_with(invariant)),
             "{invariant}: {found:?}"

@@ -97,7 +97,10 @@ fn edge_063_a_validator_that_ends_its_worker_refuses_its_candidate_and_nothing_e
         let worker = home.workers(&run).remove(0);
         assert_eq!(worker.status, status, "{value}: {worker:?}");
         assert_eq!(home.traces("looks"), [worker.pid.unwrap().to_string()]);
-        assert_eq!(home.workflows.view(&run).unwrap().request, before);
+        let mut request = home.workflows.view(&run).unwrap().request;
+        let refused = request.as_mut().and_then(|request| request.refused.take());
+        assert_eq!(refused.as_deref(), Some(VALIDATION_LOST));
+        assert_eq!(request, before);
         goes_on(&home, &run);
     }
 }

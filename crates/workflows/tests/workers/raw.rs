@@ -159,7 +159,9 @@ pub(crate) fn misbehave(mode: &str) {
             let child = std::process::Command::new("sh")
                 .args(["-c", "trap '' TERM; while true; do sleep 1; done"])
                 .spawn();
-            println!("child {}", child.unwrap().id());
+            // The host keeps it as the diagnostic.
+            let said = format!("child {}\n", child.unwrap().id());
+            drop(std::io::stderr().write_all(said.as_bytes()));
             wait_for_ever();
         }
         "garbage" => {
@@ -501,8 +503,10 @@ fn decide_wrongly(mut raw: Raw, mode: &str) {
                 budget["attemptId"] = json!(attempt("act", 1));
             }
             let answer = raw.say("setTimeout", &budget);
-            assert_eq!(answer["outcome"], "accepted", "{answer}");
-            raw.say("setTimeout", &budget);
+            if mode == "budget-twice" {
+                assert_eq!(answer["outcome"], "accepted", "{answer}");
+                raw.say("setTimeout", &budget);
+            }
         }
         _ => route_wrongly(raw, mode),
     }

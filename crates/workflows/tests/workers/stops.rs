@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use holdpoint_workflows::RunId;
-use holdpoint_workflows::commands::Control;
+use holdpoint_workflows::commands::{Answer, Control};
 use holdpoint_workflows::model::{RunStatus, WorkerStatus};
 
-use crate::support::{Home, LONG, deaf, endless, is_alive, kill, manual, until};
+use serde_json::json;
+
+use crate::support::{Home, LONG, deaf, endless, every, is_alive, kill, manual, until};
 
 fn pid(home: &Home, run: &RunId) -> i32 {
     let worker = home.workers(run).remove(0);
@@ -61,6 +63,39 @@ fn edge_041_a_paused_run_is_executed_by_nobody_and_goes_on_where_it_was() {
     home.workflows.cancel(&Control::of(&run)).unwrap();
     scheduler.stop(LONG);
     assert_eq!(home.workers(&run).len(), 2);
+}
+
+/// The answer is accepted, a worker is about to use it, and somebody pauses the run.
+#[test]
+fn edge_049_an_accepted_answer_of_a_paused_run_waits_for_its_resume() {
+    const UNUSED: &str = "SELECT count(*) FROM interactive_requests WHERE status = 'settled' AND consumed_at IS NULL";
+    let home = Home::new();
+    let run = home.run(&every(), home.input(), "honest").run_id;
+    home.workflows.answer(&Answer::new(&run, json!(1))).unwrap();
+    let scheduler = home.scheduler("silent");
+    until("a worker is about to use it", || {
+        home.workers(&run)[0].status == WorkerStatus::Ready
+    });
+    home.workflows.pause(&Control::of(&run)).unwrap();
+    scheduler.stop(LONG);
+    let paused = home.workflows.view(&run).unwrap();
+    assert_eq!((paused.status, paused.paused), (RunStatus::Waiting, true));
+    let scheduler = home.scheduler("honest");
+    assert!(scheduler.wait_until_idle(LONG));
+    let view = home.workflows.view(&run).unwrap();
+    assert_eq!(
+        (view.paused, view.run_revision),
+        (true, paused.run_revision)
+    );
+    assert_eq!(home.count(UNUSED), 1);
+    home.workflows.resume(&Control::of(&run)).unwrap();
+    let view = home
+        .workflows
+        .wait_for(&run, LONG, |view| view.steps.len() == 4)
+        .unwrap();
+    assert_eq!(view.steps[3].result.output, Some(json!(1)));
+    assert_eq!(home.count(UNUSED), 0);
+    scheduler.stop(LONG);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::super::compose::{ExitDraft, IncludeDraft, IncludedWorkflow};
 use super::super::context::{Context, NodeError};
 use super::super::decision::{self, Choice};
 use super::super::node::NodeKind;
-use super::super::value::to_value;
+use super::super::value;
 use super::super::{Definition, DefinitionError};
 use super::{Latest, Workflow, text_function, value_function};
 
@@ -132,8 +132,8 @@ impl<I: DeserializeOwned + 'static> Workflow<I> {
             return self.misplaced("validate_exit", Some("does not follow an exit".to_owned()));
         };
         exit.validate = Some(Arc::new(move |node, output| {
-            let output = serde_json::from_value(output)?;
-            Ok(to_value(&validate(&Context::new(node)?, output)?)?)
+            let output = value::read(output)?;
+            value::output(&validate(&Context::new(node)?, output)?)
         }));
         self
     }

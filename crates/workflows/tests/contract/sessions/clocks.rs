@@ -356,3 +356,34 @@ fn the_budget_of_an_agent_is_resolved_and_saved_by_the_engine() {
     assert_eq!(request.timeout_ms, Some(4_321.0));
     assert_eq!(request.contract["prompt"], Value::from("name it"));
 }
+
+#[test]
+fn edge_055_a_cancel_of_a_paused_run_leaves_no_clock_no_question_and_a_free_session() {
+    let fixture = Fixture::new();
+    let (mut origin, run) = asked(&fixture, "s");
+    origin.show_and_begin();
+    fixture.store.clock().advance(30);
+    fixture.workflows.look_after_sessions();
+    fixture.workflows.pause(&Control::of(&run)).unwrap();
+    fixture.store.clock().advance(1_000);
+    fixture.workflows.look_after_sessions();
+    fixture.workflows.cancel(&Control::of(&run)).unwrap();
+    let view = fixture.workflows.view(&run).unwrap();
+    assert_eq!((view.status, view.paused), (RunStatus::Cancelled, false));
+    assert_eq!((fixture.count(ALL), fixture.count(OPEN)), (1, 0));
+    assert_eq!(
+        fixture.count("SELECT CAST(total(elapsed_ms) AS INTEGER) FROM attempt_active_intervals"),
+        30
+    );
+    assert_eq!(
+        fixture.count(
+            "SELECT count(*) FROM workflow_messages WHERE status = 'pending' AND kind <> 'terminal'"
+        ),
+        0
+    );
+    // Nothing opens it again, and the session may have the next run.
+    fixture.workflows.look_after_sessions();
+    assert_eq!(fixture.count(OPEN), 0);
+    let start = commands::Start::new(&naming(), json!("Ada")).in_session("s");
+    fixture.workflows.start(&start).unwrap();
+}

@@ -141,7 +141,22 @@ fn edge_062_a_refused_candidate_can_be_corrected() {
     assert_eq!(verdict.outcome, SubmissionOutcome::Rejected);
     assert_eq!(verdict.message.as_deref(), Some("Error: that is no number"));
     let view = fixture.workflows.view(&run).unwrap();
-    assert_eq!(view.request, before.request);
+    let mut request = view.request.clone().unwrap();
+    // Whoever asks sees why, also without the key of the candidate.
+    assert_eq!(
+        request.refused.take().as_deref(),
+        Some("Error: that is no number")
+    );
+    assert_eq!(Some(request), before.request);
+    assert_eq!(
+        fixture
+            .workflows
+            .explain(&run)
+            .unwrap()
+            .last_error
+            .as_deref(),
+        Some("the latest candidate was refused: Error: that is no number")
+    );
     assert_eq!(
         view.status_detail.as_deref(),
         Some("Error: that is no number")

@@ -5,7 +5,7 @@ use holdpoint_workflows::commands::{Answer, SettingsChange};
 use holdpoint_workflows::definition::{Definition, Workflow};
 use holdpoint_workflows::model::RequestStatus;
 use holdpoint_workflows::settings::{PathRule, Settings};
-use holdpoint_workflows::{NodeId, WorkflowError};
+use holdpoint_workflows::{NodeId, ScopeId, WorkflowError};
 use serde_json::{Value, json};
 
 use super::{Limits, batch, change, limits, waiting};
@@ -72,7 +72,7 @@ fn each_invocation_of_an_included_workflow_has_its_scope() {
         "{refused:?}"
     );
     let in_part = batch(&run, 50)
-        .in_scope(format!("{run}:part:1"))
+        .in_scope(ScopeId::new(format!("{run}:part:1")).unwrap())
         .request("r-1");
     assert_eq!(change(&fixture.workflows, &in_part).change_number, 1);
     let whole = json!([{ "op": "replace", "path": "", "value": 30 }]);
