@@ -18,7 +18,7 @@ mod methods;
 mod world;
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -136,6 +136,11 @@ impl DevServer {
     /// Where it listens, as text.
     pub fn url(&self) -> String {
         self.shared.url.clone()
+    }
+
+    /// Where it is and how to play a person from another terminal, as lines that a shell takes.
+    pub fn help(&self) -> String {
+        control::help(&self.shared.url)
     }
 
     /// What a person sees in a chat, oldest first.
@@ -291,18 +296,4 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         // Without a thread the connection closes, as that of any busy server.
         drop(served);
     }
-}
-
-/// Runs a server until the process ends: says where it is and how to press a button, and writes nothing else.
-///
-/// # Errors
-///
-/// Those of the socket and of `output`.
-pub fn run(port: u16, output: &mut dyn Write) -> io::Result<()> {
-    let token = BotToken::new(TOKEN).map_err(io::Error::other)?;
-    let server = DevServer::start_on(port, &token)?;
-    output.write_all(control::help(&server.url()).as_bytes())?;
-    output.flush()?;
-    server.shared.wait(Duration::MAX, |_| false);
-    Ok(())
 }

@@ -265,23 +265,13 @@ fn a_call_that_the_provider_refuses_is_refused() -> Result {
 }
 
 #[test]
-fn as_a_program_it_says_where_it_is_and_nothing_else() -> Result {
-    let (said, mut output) = std::io::pipe()?;
-    // It runs until the process ends.
-    drop(std::thread::spawn(move || {
-        holdpoint_channels::dev_server::run(0, &mut output)
-    }));
-    let mut said = std::io::BufReader::new(said);
-    let mut first = String::new();
-    std::io::BufRead::read_line(&mut said, &mut first)?;
-    let url = first
-        .trim()
-        .strip_prefix("The Bot API, played at ")
-        .ok_or(first.clone())?;
-    let mut help = ureq::get(format!("{url}/dev/").as_str()).call()?;
-    let help = help.body_mut().read_to_string()?;
-    assert!(help.starts_with(&first), "{help}");
-    insta::assert_snapshot!(help.replace(url, "http://127.0.0.1:PORT"));
+fn its_help_can_be_pasted_into_a_shell() -> Result {
+    let server = DevServer::start(&token())?;
+    let url = server.url();
+    let mut more = ureq::get(format!("{url}/dev/").as_str()).call()?;
+    let more = more.body_mut().read_to_string()?;
+    assert!(more.starts_with(&server.help()), "{more}");
+    insta::assert_snapshot!(more.replace(&url, "http://127.0.0.1:PORT"));
     Ok(())
 }
 
