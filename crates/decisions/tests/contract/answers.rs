@@ -121,3 +121,18 @@ fn the_end_of_a_run_ends_its_decision() {
     assert_eq!(fixture.rows(&decision), ["control won"]);
     fixture.settle_effects();
 }
+
+#[test]
+fn edge_39_a_parent_that_is_over_is_left_alone() {
+    let fixture = Fixture::new();
+    let (run, decision) = fixture.ask(draft);
+    commands::cancel(fixture.db(), &Cancel::of(&decision)).unwrap();
+    holdpoint_workflows::commands::cancel(fixture.db(), &Control::of(&run)).unwrap();
+    let revision = fixture.workflows.view(&run).unwrap().run_revision;
+    fixture.settle_effects();
+    assert_eq!(fixture.workflows.view(&run).unwrap().run_revision, revision);
+    assert_eq!(
+        fixture.count("SELECT count(*) FROM effects WHERE status = 'applied'"),
+        2
+    );
+}

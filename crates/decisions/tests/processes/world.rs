@@ -283,7 +283,10 @@ impl World {
                 let view = self.workflows.wait(&run, LONG).unwrap();
                 scheduler.stop(LONG);
                 assert_eq!(view.status, RunStatus::Completed);
-                view.final_output.unwrap()["choice"]
+                view.final_output
+                    .unwrap()
+                    .get("choice")
+                    .unwrap()
                     .as_str()
                     .unwrap()
                     .to_owned()
