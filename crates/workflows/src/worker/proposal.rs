@@ -293,9 +293,13 @@ impl<'a> Present<'a> {
             // Asked also of a worker that speaks of no rows: it must not leave out what its kind writes.
             match custom.park_again(request) {
                 Some(park) => {
-                    if park.contract != *request
-                        || park.is_decision != (said.kind == RequestKind::Decision)
-                    {
+                    // As JSON, where 300 and 300.0 are the same number.
+                    let made = Payload::json(&park.contract).map_err(WorkflowError::State)?;
+                    let said_digest = Payload::json(request)
+                        .map_err(WorkflowError::State)?
+                        .digest();
+                    let is_decision = said.kind == RequestKind::Decision;
+                    if made.digest() != said_digest || park.is_decision != is_decision {
                         return lie("the request is not the one that its kind makes");
                     }
                     ask.asking = park.asking;
