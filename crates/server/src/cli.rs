@@ -43,8 +43,13 @@ pub(crate) enum Verb {
     List(ListArgs),
     /// Show a run with its steps.
     Show(OneRun),
-    /// Answer what a run waits for.
+    /// Answer what a run waits for, or a decision.
     Answer(AnswerArgs),
+    /// List the decisions that people are asked.
+    Decisions(DecisionsArgs),
+    /// Look at one decision, or end it without an answer.
+    #[command(subcommand)]
+    Decision(DecisionVerb),
     /// List what models in sessions are asked.
     Agents(AgentsArgs),
     /// Submit the output of an agent.
@@ -149,13 +154,21 @@ pub(crate) struct OneRun {
 
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
-    /// The run.
-    #[arg(value_name = "RUN")]
+    /// The run, or the decision.
+    #[arg(value_name = "RUN|DECISION")]
     pub(crate) run: String,
 
-    /// The answer: JSON, @FILE with JSON, or @- for standard input.
-    #[arg(value_name = "JSON|@FILE")]
-    pub(crate) answer: String,
+    /// To a decision: the id of a choice. Otherwise JSON, @FILE with JSON, or @- for standard input. Without it you are asked, at a terminal.
+    #[arg(value_name = "CHOICE|JSON|@FILE")]
+    pub(crate) answer: Option<String>,
+
+    /// The text that the choice asks for: kept exactly, or read from @FILE or @-.
+    #[arg(long, value_name = "TEXT|@FILE")]
+    pub(crate) text: Option<String>,
+
+    /// To a decision: the digest of what you saw.
+    #[arg(long, value_name = "DIGEST")]
+    pub(crate) seen: Option<String>,
 
     /// The request that is meant; otherwise the one that the run waits for.
     #[arg(long, value_name = "REQUEST")]
@@ -168,6 +181,43 @@ pub(crate) struct AnswerArgs {
     /// The revision of the request that you saw.
     #[arg(long, value_name = "REVISION")]
     pub(crate) expect: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecisionsArgs {
+    /// All decisions of this run, instead of the open ones of all runs.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+
+    /// How many at most.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) limit: u16,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DecisionVerb {
+    /// Show what is asked, and how it ended.
+    Show(OneDecision),
+    /// End a decision without an answer, and its run with it.
+    Cancel(DecisionCancelArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneDecision {
+    /// The decision, or a run that asked one.
+    #[arg(value_name = "DECISION|RUN")]
+    pub(crate) decision: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecisionCancelArgs {
+    /// The decision, or the run that asks it.
+    #[arg(value_name = "DECISION|RUN")]
+    pub(crate) decision: String,
+
+    /// Why, for the audit trail.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]

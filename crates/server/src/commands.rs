@@ -2,6 +2,8 @@
 
 mod answer;
 mod control;
+mod decide;
+mod decisions;
 mod documents;
 mod effects;
 mod prompt;
@@ -22,7 +24,7 @@ use clap::Parser as _;
 use holdpoint_state::{Actor, Database};
 use holdpoint_workflows::{RunId, Workflows};
 
-use crate::cli::{Cli, EffectsVerb, FollowUpsVerb, SettingsVerb, StateVerb, Verb};
+use crate::cli::{Cli, DecisionVerb, EffectsVerb, FollowUpsVerb, SettingsVerb, StateVerb, Verb};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
 use crate::output::text;
@@ -145,6 +147,9 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::Show(args) => runs::show(context, &args.run),
         Verb::Explain(args) => runs::explain(context, &args.run),
         Verb::Answer(args) => answer::answer(context, args),
+        Verb::Decisions(args) => decisions::list(context, args),
+        Verb::Decision(DecisionVerb::Show(args)) => decisions::show(context, &args.decision),
+        Verb::Decision(DecisionVerb::Cancel(args)) => decisions::cancel(context, args),
         Verb::Agents(args) => sessions::agents(context, args),
         Verb::Submit(args) => sessions::submit(context, args),
         Verb::Messages(args) => sessions::messages(context, args),

@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use holdpoint_decisions::DecisionError;
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::{Refusal, Resource, StateError};
 use holdpoint_workflows::file::{FileError, Problem};
@@ -83,6 +84,9 @@ pub(crate) enum CommandError {
     /// The workflows.
     #[error(transparent)]
     Workflow(#[from] WorkflowError),
+    /// A decision.
+    #[error(transparent)]
+    Decision(#[from] DecisionError),
     /// A workflow file.
     #[error(transparent)]
     File(#[from] FileError),
@@ -127,6 +131,14 @@ pub(crate) enum CommandError {
     #[error("effect {id} does not exist; see `holdpoint effects list --all`")]
     NoEffect {
         /// The id.
+        id: String,
+    },
+    /// No such decision.
+    #[error(
+        "there is no decision {id}, and no run of that name that asked one; see `holdpoint decisions`"
+    )]
+    NoDecision {
+        /// What was named.
         id: String,
     },
     /// No such settings scope.
@@ -191,6 +203,15 @@ impl CommandError {
         match self {
             Self::State(error) => error.code(),
             Self::Workflow(error) => error.code(),
+            Self::Decision(error) => match error {
+                DecisionError::Invalid(_) => "input",
+                DecisionError::OtherRequest { .. } => "conflict",
+                DecisionError::Corrupt { .. } => "corrupt",
+                DecisionError::Incompatible { .. } => "incompatible",
+                DecisionError::Workflow(error) => error.code(),
+                DecisionError::State(error) => error.code(),
+                _ => "decision",
+            },
             Self::File(error) => match error.problem {
                 Problem::Definition(_) | Problem::Shape { .. } => "definition",
                 _ => "workflowFile",
@@ -202,6 +223,7 @@ impl CommandError {
             | Self::NoFile { .. }
             | Self::NoStore { .. }
             | Self::NoEffect { .. }
+            | Self::NoDecision { .. }
             | Self::NoScope { .. } => "notFound",
             Self::Held { .. } => "leaseHeld",
             Self::Interrupted => "interrupted",
@@ -224,7 +246,10 @@ impl CommandError {
                 Some(Resource::new("run", run.as_str()))
             }
             Self::NoEffect { id } => Some(Resource::new("effect", id.as_str())),
-            Self::State(_)
+            Self::Decision(DecisionError::Workflow(error)) => error.resource(),
+            Self::Decision(_)
+            | Self::NoDecision { .. }
+            | Self::State(_)
             | Self::File(_)
             | Self::Input { .. }
             | Self::Usage { .. }
@@ -241,6 +266,16 @@ impl CommandError {
         match self {
             Self::State(error) => of_state(error),
             Self::Workflow(error) => of_workflow(error),
+            Self::Decision(error) => match error {
+                DecisionError::Invalid(_) => ExitStatus::Usage,
+                DecisionError::OtherRequest { .. } => ExitStatus::Conflict,
+                DecisionError::Corrupt { .. } | DecisionError::Incompatible { .. } => {
+                    ExitStatus::Refused
+                }
+                DecisionError::Workflow(error) => of_workflow(error),
+                DecisionError::State(error) => of_state(error),
+                _ => ExitStatus::Failed,
+            },
             Self::File(_) | Self::SourceGone { .. } | Self::Input { .. } | Self::Usage { .. } => {
                 ExitStatus::Usage
             }
@@ -248,6 +283,7 @@ impl CommandError {
             | Self::NoFile { .. }
             | Self::NoStore { .. }
             | Self::NoEffect { .. }
+            | Self::NoDecision { .. }
             | Self::NoScope { .. } => ExitStatus::NotFound,
             Self::Held { .. } => ExitStatus::Conflict,
             Self::Interrupted => ExitStatus::Cancelled,

@@ -4,11 +4,15 @@
 //! is found by name in the project first and then in the home (workflows reference, section 2.12); the first of a name wins.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use holdpoint_decisions::duty::DecisionDuty;
+use holdpoint_decisions::effects::SettlePresentations;
+use holdpoint_decisions::{node, plan_approval};
 use holdpoint_state::database::{product_path, product_path_in};
 use holdpoint_state::{Database, Identity, Refusal, Schema, StateError};
 use holdpoint_workflows::file::{self, WorkflowFile};
-use holdpoint_workflows::{Registry, Workflows};
+use holdpoint_workflows::{Registry, WorkflowError, Workflows};
 
 use serde_json::{Value, json};
 
@@ -28,7 +32,11 @@ const GLOBAL_PLACE: &str = "definitions";
 pub fn schema() -> Result<Schema, StateError> {
     Schema::compose(
         Identity::PI_WORKFLOWS,
-        [holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN],
+        [
+            holdpoint_state::DOMAIN,
+            holdpoint_workflows::DOMAIN,
+            holdpoint_decisions::DOMAIN,
+        ],
     )
 }
 
@@ -123,16 +131,32 @@ fn places(home: Option<&Path>) -> Result<Vec<PathBuf>, CommandError> {
 
 /// The workflows of a store, which find what their files include by name.
 pub(crate) fn workflows(home: Option<&Path>, store: Database) -> Result<Workflows, CommandError> {
-    let workflows = Workflows::new(store);
-    workflows.registry().search(places(home)?);
+    let decisions = DecisionDuty::new(&store, SettlePresentations::new())?;
+    let workflows = Workflows::new(store).with_duty(Arc::new(decisions));
+    furnish(workflows.registry(), places(home)?)?;
     Ok(workflows)
 }
 
 /// What a worker process finds the code of its run in: the files that its host would find.
 pub(crate) fn registry(home: Option<&Path>) -> Result<Registry, CommandError> {
     let registry = Registry::default();
-    registry.search(places(home)?);
+    furnish(&registry, places(home)?)?;
     Ok(registry)
+}
+
+/// What every registry of this program knows: where files are, and what domains bring to them.
+fn furnish(registry: &Registry, places: Vec<PathBuf>) -> Result<(), CommandError> {
+    registry.search(places);
+    node::file::register(registry);
+    plan_approval::register(registry).map_err(WorkflowError::from)?;
+    Ok(())
+}
+
+/// The JSON Schema of the workflow files that this program reads.
+pub(crate) fn file_schema() -> Result<Value, CommandError> {
+    let registry = Registry::default();
+    furnish(&registry, Vec::new())?;
+    Ok(registry.json_schema())
 }
 
 /// Reads a workflow by file or by name.
@@ -144,7 +168,7 @@ pub(crate) fn workflow(
 ) -> Result<WorkflowFile, CommandError> {
     let places = places(home)?;
     let registry = Registry::default();
-    registry.search(places.clone());
+    furnish(&registry, places.clone())?;
     let text = file_or_name.to_string_lossy();
     if text.contains('/') || file::is_workflow_file(file_or_name) {
         if !file_or_name.exists() {

@@ -1,15 +1,36 @@
-//! `answer`: one accepted answer to what a run waits for.
+//! `answer`: one accepted answer to what a run waits for. A decision has rules of its own (`decide`).
 
+use holdpoint_decisions::DecisionId;
+use holdpoint_decisions::views::{self, DecisionView};
 use holdpoint_workflows::commands::Answer;
+use holdpoint_workflows::model::RequestKind;
+use holdpoint_workflows::{RunId, Workflows};
 use serde_json::json;
 
-use super::{Context, actor, value};
+use super::prompt::{self, Asked};
+use super::{Context, actor, decide, decisions, value};
 use crate::cli::AnswerArgs;
 use crate::error::{CommandError, ExitStatus};
+use crate::signals::Interrupts;
 
 pub(super) fn answer(context: &Context, args: &AnswerArgs) -> Result<ExitStatus, CommandError> {
+    let workflows = context.workflows()?;
+    if let Some(decision) = decision(&workflows, args)? {
+        return decide::answer(context, &workflows, &decision, args);
+    }
     let run = Context::run_id(&args.run)?;
-    let mut answer = Answer::new(&run, value::read("answer", &args.answer)?).by(actor());
+    for (flag, given) in [("text", &args.text), ("seen", &args.seen)] {
+        if given.is_some() {
+            return Err(CommandError::input(
+                flag,
+                "it belongs to the answer of a decision",
+            ));
+        }
+    }
+    let Some(typed) = &args.answer else {
+        return at_terminal(context, &workflows, &run);
+    };
+    let mut answer = Answer::new(&run, value::read("answer", typed)?).by(actor());
     if let Some(request) = &args.request {
         answer = answer.to(request);
     }
@@ -19,7 +40,6 @@ pub(super) fn answer(context: &Context, args: &AnswerArgs) -> Result<ExitStatus,
     if let Some(revision) = args.expect {
         answer = answer.expecting(revision);
     }
-    let workflows = context.workflows()?;
     let receipt = workflows.answer(&answer)?;
     let adopted = !receipt.is_accepted();
     let view = workflows.view(&run)?;
@@ -46,4 +66,67 @@ pub(super) fn answer(context: &Context, args: &AnswerArgs) -> Result<ExitStatus,
         ));
     }
     Ok(ExitStatus::Done)
+}
+
+/// The decision that is meant: by its own id, as the named request of a run, or as what the run asks.
+fn decision(
+    workflows: &Workflows,
+    args: &AnswerArgs,
+) -> Result<Option<DecisionView>, CommandError> {
+    let store = workflows.database();
+    let (snapshot, now) = (store.snapshot()?, store.clock().now());
+    let named = args.request.as_deref().unwrap_or(&args.run);
+    if let Ok(id) = DecisionId::new(named)
+        && let Some(view) = views::fetch(&snapshot, &id, now)?
+    {
+        return Ok(Some(view));
+    }
+    if args.request.is_some() {
+        return Ok(None);
+    }
+    let run = Context::run_id(&args.run)?;
+    let view = workflows.view(&run)?;
+    let is_decision = view
+        .request
+        .as_ref()
+        .is_some_and(|request| request.kind == RequestKind::Decision);
+    if !is_decision {
+        return Ok(None);
+    }
+    decisions::find(&snapshot, run.as_str(), now).map(Some)
+}
+
+/// `answer` without an answer, to a checkpoint.
+fn at_terminal(
+    context: &Context,
+    workflows: &Workflows,
+    run: &RunId,
+) -> Result<ExitStatus, CommandError> {
+    if !context.output.is_interactive() {
+        return Err(CommandError::input(
+            "answer",
+            "give one as JSON; only at a terminal you are asked for it",
+        ));
+    }
+    let view = workflows.view(run)?;
+    let asks = view
+        .request
+        .as_ref()
+        .is_some_and(|request| request.kind == RequestKind::Checkpoint);
+    if view.waiting_on.is_none() || !asks {
+        return Err(CommandError::input("answer", "the run waits for no answer"));
+    }
+    let interrupts = Interrupts::default();
+    interrupts
+        .listen(workflows.database(), context.output)
+        .map_err(|source| CommandError::Io {
+            action: "listening for signals".to_owned(),
+            source,
+        })?;
+    Ok(match prompt::ask(context, workflows, &view, &interrupts)? {
+        Asked::Answered => ExitStatus::Done,
+        Asked::Moved => ExitStatus::Conflict,
+        Asked::Left => ExitStatus::Waiting,
+        Asked::Interrupted => ExitStatus::Cancelled,
+    })
 }

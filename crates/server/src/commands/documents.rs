@@ -6,11 +6,12 @@ use serde_json::json;
 use super::Context;
 use crate::cli::{self, CompletionsArgs};
 use crate::error::{CommandError, ExitStatus};
+use crate::home;
 use crate::output::Output;
 
 /// `schema workflow`.
 pub(super) fn schema(context: &Context) -> Result<ExitStatus, CommandError> {
-    let schema = holdpoint_workflows::file::json_schema();
+    let schema = home::file_schema()?;
     if context.output.is_json() {
         context.output.document(&schema)?;
     } else {

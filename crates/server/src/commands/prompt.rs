@@ -40,10 +40,14 @@ pub(super) enum Asked {
 }
 
 /// What a person typed.
-enum Typed {
+pub(super) enum Typed {
+    /// A line, with its end.
     Line(String),
+    /// Ctrl-D.
     End,
+    /// Nothing: what is asked is not open any more, or the run is paused.
     Moved,
+    /// Ctrl-C.
     Interrupted,
 }
 
@@ -126,7 +130,7 @@ pub(super) fn ask(
 }
 
 /// One line of the terminal, or what happened before it came.
-fn read_line(
+pub(super) fn read_line(
     workflows: &Workflows,
     view: &RunView,
     request: &RequestView,

@@ -9,7 +9,7 @@ use holdpoint_workflows::{RunId, Scheduler, Workflows};
 use serde_json::{Value, json};
 
 use super::prompt::{self, Asked};
-use super::{Context, actor, runs, value};
+use super::{Context, actor, decide, runs, value};
 use crate::cli::RunArgs;
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
@@ -169,7 +169,16 @@ impl Follow<'_> {
                 break false;
             }
             progress.clear();
-            match prompt::ask(self.context, self.workflows, &view, self.interrupts)? {
+            let is_decision = view
+                .request
+                .as_ref()
+                .is_some_and(|request| request.kind == RequestKind::Decision);
+            let asked = if is_decision {
+                decide::ask(self.context, self.workflows, &view, self.interrupts)?
+            } else {
+                prompt::ask(self.context, self.workflows, &view, self.interrupts)?
+            };
+            match asked {
                 Asked::Answered | Asked::Moved => {}
                 Asked::Left => break false,
                 Asked::Interrupted => break true,
@@ -231,6 +240,10 @@ fn tell_end(context: &Context, view: &RunView, interrupted: bool) {
                     hint(&["submit", run, "JSON"])
                 )),
                 Some(RequestKind::Assistant) => output.line("its session answers"),
+                Some(RequestKind::Decision) => output.line(format!(
+                    "answer it with:  {}",
+                    hint(&["answer", run, "CHOICE"])
+                )),
                 _ => output.line(format!(
                     "answer it with:  {}",
                     hint(&["answer", run, "JSON"])

@@ -6,7 +6,7 @@ use holdpoint_workflows::model::RunStatus;
 use holdpoint_workflows::views::{Filter, Page, ProgressView, RunSummary, RunView};
 use serde_json::{Value, json};
 
-use super::Context;
+use super::{Context, decisions};
 use crate::cli::ListArgs;
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
@@ -195,6 +195,17 @@ pub(super) fn question(view: &RunView) -> String {
     let Some(request) = &view.request else {
         return told;
     };
+    if let Some(asked) = decisions::asked(view) {
+        let _ = write!(
+            told,
+            "waits at {} for a decision of {}: {}\n{}",
+            text::line(request.node_id.as_str()),
+            text::line(asked.audience.as_str()),
+            asked.decision_id,
+            decisions::shown_to_people(&asked).trim_end()
+        );
+        return told;
+    }
     let said = |member| request.contract.get(member).and_then(Value::as_str);
     let summary = said("summary").or_else(|| said("prompt"));
     let _ = write!(

@@ -11,9 +11,23 @@ const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// Reads `JSON`, `@FILE` or `@-`.
 pub(crate) fn read(what: &'static str, text: &str) -> Result<Value, CommandError> {
-    let Some(file) = text.strip_prefix('@') else {
-        return parse(what, text.as_bytes());
-    };
+    match text.strip_prefix('@') {
+        Some(file) => parse(what, &file_bytes(what, file)?),
+        None => parse(what, text.as_bytes()),
+    }
+}
+
+/// Reads a text: as it was typed, or all of `@FILE` or `@-`.
+pub(crate) fn text(what: &'static str, text: &str) -> Result<String, CommandError> {
+    match text.strip_prefix('@') {
+        Some(file) => String::from_utf8(file_bytes(what, file)?)
+            .map_err(|_| CommandError::input(what, format!("{file:?} is not UTF-8"))),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// The bytes of a file, or of standard input.
+fn file_bytes(what: &'static str, file: &str) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = if file == "-" {
         std::io::stdin()
@@ -27,7 +41,7 @@ pub(crate) fn read(what: &'static str, text: &str) -> Result<Value, CommandError
         Ok(size) if BYTES_MAX < size as u64 => {
             Err(CommandError::input(what, "the file is larger than 16 MiB"))
         }
-        Ok(_) => parse(what, &bytes),
+        Ok(_) => Ok(bytes),
         Err(error) => Err(CommandError::input(
             what,
             format!("{file:?} can't be read: {error}"),

@@ -9,6 +9,7 @@
 
 mod agents;
 mod crash;
+mod decisions;
 mod documents;
 mod effects;
 mod hostile;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::decisions::RELEASE;
 use crate::documents::documentation;
 use crate::records::TELLING;
 use crate::sessions::asking_agent;
@@ -68,6 +69,13 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     note("messages", &["messages", &run]);
     note("submit", &["submit", &run, "1"]);
     note("completions", &["completions", "bash"]);
+    home.write("release.workflow.yaml", RELEASE);
+    let run = home.asking("release.workflow.yaml");
+    note("decisions", &["decisions"]);
+    note("decision show", &["decision", "show", &run]);
+    note("answer refused", &["answer", &run, "sink"]);
+    note("answer to a decision", &["answer", &run, "ship"]);
+    note("decision cancel", &["decision", "cancel", &run]);
 
     // Tables are a matter of the schema, not of this document.
     status["rows"].take();
@@ -115,6 +123,12 @@ fn members(shape: &Value, see: &mut impl FnMut(&str)) {
                     "initial",
                     "patch",
                     "value",
+                    // Contracts of their own, in DECISIONS.md.
+                    "request",
+                    "resolution",
+                    "subject",
+                    "reason",
+                    "conflict",
                 ];
                 if !own.contains(&name.as_str()) {
                     members(value, see);

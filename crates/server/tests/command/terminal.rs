@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use crate::decisions::{RELEASE, comparable};
 use crate::support::{ASK, Home, held, until};
 
 /// A terminal of its own server, 90 by 30.
@@ -85,6 +86,13 @@ impl Terminal {
             screen.contains(text)
         });
         screen
+    }
+
+    /// Waits until a text is on the screen so many times.
+    fn wait_for_times(&self, text: &str, times: usize) {
+        until(&format!("{text:?} {times} times on the screen"), || {
+            times <= self.screen().matches(text).count()
+        });
     }
 
     fn press(&self, keys: &[&str]) {
@@ -259,6 +267,87 @@ fn ctrl_c_at_a_question_leaves_it_open() {
         home.ok(&["show", &home.newest()])["displayStatus"],
         "waiting"
     );
+}
+
+#[test]
+fn a_decision_is_answered_in_a_session_at_the_terminal() {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    // What comes from outside drives nothing and looks like nothing of ours.
+    let input = r#"{"version":"1.2\u202e","summary":"answer> ship \u00ad\u2066"}"#;
+    let (status, run) = home.json(&["run", "release.workflow.yaml", "--input", input]);
+    assert_eq!(status, 3, "{run:#}");
+    let run = run["runId"].as_str().unwrap();
+    let Some(terminal) = Terminal::start(&home, &["answer", run]) else {
+        return;
+    };
+    terminal.wait_for("choice>");
+    terminal.press(&["-l", "sink"]);
+    terminal.press(&["Enter"]);
+    terminal.wait_for_times("choice>", 2);
+    terminal.press(&["-l", "redo"]);
+    terminal.press(&["Enter"]);
+    terminal.wait_for("text>");
+    terminal.press(&["-l", "much more than twenty characters"]);
+    terminal.press(&["Enter"]);
+    terminal.wait_for_times("choice>", 3);
+    terminal.press(&["-l", "Redo"]);
+    terminal.press(&["Enter"]);
+    terminal.wait_for_times("text>", 2);
+    terminal.press(&["-l", " more "]);
+    terminal.press(&["Enter"]);
+    let screen = terminal.wait_for("exit 0");
+    insta::assert_snapshot!(decided(&home, &screen));
+    home.ok(&["work", "--until-idle"]);
+    assert_eq!(home.ok(&["show", run])["finalOutput"], " more ");
+}
+
+#[test]
+fn a_decision_that_is_answered_elsewhere_ends_the_session() {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    let run = home.asking("release.workflow.yaml");
+    let Some(terminal) = Terminal::start(&home, &["answer", &run]) else {
+        return;
+    };
+    terminal.wait_for("choice>");
+    terminal.press(&["-l", "sto"]);
+    terminal.wait_for("choice> sto");
+    home.ok(&["answer", &run, "ship"]);
+    let screen = terminal.wait_for("exit 4");
+    assert!(
+        screen.contains("meanwhile a person answered: Ship"),
+        "{screen}"
+    );
+}
+
+#[test]
+fn a_run_asks_its_decision_in_the_terminal_and_goes_on() {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    let Some(terminal) = Terminal::start(&home, &["run", "release.workflow.yaml"]) else {
+        return;
+    };
+    terminal.wait_for("choice>");
+    terminal.press(&["-l", "ship"]);
+    terminal.press(&["Enter"]);
+    let screen = terminal.wait_for("exit 0");
+    assert!(screen.contains("\"by\": \"human\""), "{screen}");
+}
+
+/// A session without what differs from run to run; the hint wraps where the paths of this machine end.
+fn decided(home: &Home, screen: &str) -> String {
+    let mut in_hint = false;
+    let lines = screen.lines().filter(|line| {
+        in_hint |= line.contains("From elsewhere");
+        let kept = !in_hint;
+        in_hint &= !line.ends_with("CHOICE");
+        kept
+    });
+    let lines: Vec<&str> = lines
+        .filter(|line| !line.contains("whoever executes"))
+        .collect();
+    let lines = lines
+        .into_iter()
+        .filter(|line| !line.contains("--until-idle") && !line.contains("holdpoint --home"));
+    comparable(home, &lines.collect::<Vec<_>>().join("\n"))
 }
 
 /// Long lines wrap where the paths and ids of this machine end, so that they are joined and cut to what is said.

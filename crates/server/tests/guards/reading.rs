@@ -22,9 +22,11 @@ use tempfile::TempDir;
 use crate::rows;
 
 /// Commands that only show. Each is run with every set of arguments, and again with `--json`.
-const READS: [&str; 16] = [
+const READS: [&str; 18] = [
     "agents",
     "completions",
+    "decision show",
+    "decisions",
     "effects list",
     "explain",
     "follow-ups list",
@@ -45,9 +47,10 @@ const READS: [&str; 16] = [
 const VERIFY: &str = "state verify";
 
 /// Commands that change something, so that this test has nothing to say of them.
-const WRITES: [&str; 14] = [
+const WRITES: [&str; 15] = [
     "answer",
     "cancel",
+    "decision cancel",
     "effects resolve",
     "follow-ups queue",
     "follow-ups remove",
@@ -296,6 +299,7 @@ fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
     let mut lines: Vec<Vec<String>> = [
         "--version",
         "agents",
+        "decisions",
         "messages --session writer",
         "list",
         "list --status waiting",
@@ -329,6 +333,10 @@ fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
             }
             let words = verb.into_iter().chain([run.as_str()]);
             lines.push(words.map(str::to_owned).collect());
+        }
+        lines.push(["decisions", "--run", run].map(str::to_owned).to_vec());
+        if run.contains("-deciding-") {
+            lines.push(["decision", "show", run].map(str::to_owned).to_vec());
         }
         lines.push(
             ["effects", "list", "--run", run]

@@ -1,5 +1,6 @@
 //! A store with rows in every table, in every state that a run can stand in.
 
+mod decisions;
 mod session;
 
 use std::ops::ControlFlow;
@@ -107,6 +108,7 @@ pub(crate) fn fill(db: &Database, clock: &ManualClock, directory: &Path) {
     workflows.run(&acting, json!({ "later": true })).unwrap();
 
     session::fill(&workflows);
+    decisions::fill(&workflows);
     shared_records(db, &waits, directory);
 }
 

@@ -1,0 +1,315 @@
+//! Decisions at the command line: listed, shown, answered, lost, cancelled, and given by themselves at a deadline.
+
+use serde_json::{Value, json};
+
+use crate::support::Home;
+
+/// Drafts, asks people, and goes where their answer leads.
+pub(crate) const RELEASE: &str = r#"
+name: release
+startAt: draft
+nodes:
+  draft:
+    compute: { jq: '"Notes of \($input.version // "1.2")"' }
+  review:
+    decision:
+      title: { jq: '"Ship \($input.version // "1.2")?"' }
+      presentation:
+        summary: { jq: '$input.summary // "All tests pass."' }
+        blocks:
+          - { kind: section, title: Notes }
+          - { kind: preformatted, text: { jq: $outputs.draft } }
+          - { kind: fields, items: [{ label: Branch, value: main }] }
+          - { kind: bullets, items: [faster start, two fixes] }
+      subject: { notes: { jq: $outputs.draft } }
+      choices:
+        ship: { label: Ship, to: publish }
+        redo:
+          label: Redo
+          input: { name: why, prompt: What is missing?, maxLength: 20 }
+          to: again
+        stop: { label: Stop, to: stopped }
+      onTimeout: { jq: '$input.onTimeout' }
+      audience: release
+  publish:
+    compute: { jq: '{ answer: $outputs.review, by: $results.review.receipt.provenance }' }
+  again:
+    compute: { jq: $outputs.review.input.why }
+  stopped:
+    compute: stopped
+edges:
+  - { from: draft, to: review }
+"#;
+
+/// What differs from run to run, by name.
+pub(crate) fn comparable(home: &Home, text: &str) -> String {
+    let listed = home.ok(&["decisions", "--run", &home.newest()]);
+    let mut text = text.to_owned();
+    for decision in listed["decisions"].as_array().unwrap() {
+        for (member, name) in [("decisionId", "DECISION"), ("requestDigest", "DIGEST")] {
+            text = text.replace(decision["request"][member].as_str().unwrap(), name);
+        }
+    }
+    home.plain(&text.replace(&home.newest(), "RUN"))
+}
+
+fn asking() -> (Home, String) {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    let run = home.asking("release.workflow.yaml");
+    (home, run)
+}
+
+fn decision(home: &Home) -> String {
+    let listed = home.ok(&["decisions"]);
+    listed["decisions"][0]["decisionId"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn a_decision_is_listed_shown_and_answered_in_text() {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    let mut told = Vec::new();
+    let mut tell = |args: &[&str]| {
+        let done = home.run(args);
+        let asked = home.json(&["list"]).1["runs"]
+            .as_array()
+            .is_some_and(|runs| !runs.is_empty());
+        let text = format!(
+            "$ holdpoint {}\n{}{}exit {}\n",
+            args.join(" "),
+            done.stdout,
+            done.stderr,
+            done.status
+        );
+        told.push(if asked {
+            comparable(&home, &text)
+        } else {
+            home.plain(&text)
+        });
+    };
+    tell(&["decisions"]);
+    tell(&["run", "release.workflow.yaml"]);
+    let run = home.newest();
+    let id = decision(&home);
+    tell(&["decisions"]);
+    tell(&["show", &run]);
+    tell(&["decision", "show", &id]);
+    tell(&["answer", &run, "sink"]);
+    tell(&["answer", &run, "redo"]);
+    tell(&[
+        "answer",
+        &run,
+        "redo",
+        "--text",
+        "much more than twenty characters",
+    ]);
+    tell(&["answer", &run, "redo", "--text", "  more\n"]);
+    tell(&["answer", &id, "ship"]);
+    tell(&["decisions"]);
+    tell(&["decisions", "--run", &run]);
+    tell(&["work", "--until-idle"]);
+    tell(&["show", &run]);
+    tell(&["decision", "show", &run]);
+    tell(&["decision", "show", "decision-0"]);
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn decision_18_the_text_arrives_exactly() {
+    let (home, run) = asking();
+    home.write("why.txt", "  e\u{301} \n\n");
+    home.ok(&["answer", &run, "redo", "--text", "@why.txt"]);
+    home.ok(&["work", "--until-idle"]);
+    assert_eq!(home.ok(&["show", &run])["finalOutput"], "  e\u{301} \n\n");
+}
+
+#[test]
+fn every_loser_is_told_what_won_and_not_who() {
+    let (home, run) = asking();
+    let id = decision(&home);
+    let won = home.ok(&["answer", &id, "ship", "--key", "k"]);
+    assert_eq!(won["result"], "accepted");
+    // The same command again, another answer with its key, and a person who was later.
+    assert_eq!(
+        home.ok(&["answer", &id, "ship", "--key", "k"])["result"],
+        "adopted"
+    );
+    let (status, reused) = home.json(&["answer", &id, "stop", "--key", "k"]);
+    assert_eq!((status, &reused["result"]), (4, &json!("conflict")));
+    let (status, late) = home.json(&["answer", &run, "stop"]);
+    assert_eq!((status, &late["result"]), (4, &json!("conflict")));
+    assert_eq!(late["message"], "not taken: a person answered: Ship");
+    let (status, cancelled) = home.json(&["decision", "cancel", &id]);
+    assert_eq!((status, &cancelled["result"]), (4, &json!("conflict")));
+    home.ok(&["work", "--until-idle"]);
+    let shown = home.ok(&["show", &run]);
+    assert_eq!(
+        shown["finalOutput"],
+        json!({ "answer": { "choice": "ship" }, "by": "human" })
+    );
+    // Nobody's identity is in anything that is shown.
+    for document in [won, late, shown, home.ok(&["decision", "show", &id])] {
+        let text = document.to_string();
+        assert!(!text.contains("command-line"), "{text}");
+    }
+}
+
+#[test]
+fn decision_15_what_is_not_what_was_seen_is_stale() {
+    let (home, run) = asking();
+    let other = format!("sha256:{}", "0".repeat(64));
+    let (status, stale) = home.json(&["answer", &run, "ship", "--seen", &other]);
+    assert_eq!((status, &stale["why"]), (4, &json!(null)));
+    assert!(
+        stale["message"]
+            .as_str()
+            .unwrap()
+            .contains("not what you saw"),
+        "{stale}"
+    );
+    let (status, _) = home.json(&["answer", &run, "ship", "--seen", "sha256:x"]);
+    assert_eq!(status, 2);
+    let digest = home.ok(&["decision", "show", &run])["request"]["requestDigest"].clone();
+    home.ok(&["answer", &run, "ship", "--seen", digest.as_str().unwrap()]);
+}
+
+#[test]
+fn decision_19_a_model_answers_no_decision() {
+    let (home, run) = asking();
+    let id = decision(&home);
+    let revision = home.ok(&["show", &run])["revision"].clone();
+    let (status, refused) = home.json(&["submit", &run, r#"{"choice":"ship"}"#]);
+    assert_eq!(
+        (status, &refused["error"]["code"]),
+        (4, &json!("rejected")),
+        "{refused}"
+    );
+    let (status, _) = home.json(&["submit", &run, r#"{"choice":"ship"}"#, "--request", &id]);
+    assert_eq!(status, 4);
+    assert_eq!(home.ok(&["show", &run])["revision"], revision);
+    assert_eq!(home.ok(&["decisions"])["decisions"][0]["status"], "open");
+}
+
+#[test]
+fn a_cancelled_decision_ends_its_run() {
+    let (home, run) = asking();
+    let cancelled = home.ok(&["decision", "cancel", &run, "--reason", "not today"]);
+    assert_eq!(cancelled["result"], "accepted");
+    assert_eq!(home.ok(&["decision", "cancel", &run])["result"], "adopted");
+    let (status, late) = home.json(&["answer", &run, "ship"]);
+    assert_eq!(
+        (status, &late["message"]),
+        (4, &json!("not taken: the decision was cancelled"))
+    );
+    home.ok(&["work", "--until-idle"]);
+    assert_eq!(home.ok(&["show", &run])["status"], "cancelled");
+    home.ok(&["state", "verify"]);
+}
+
+#[test]
+fn decision_26_a_cancelled_run_takes_its_decision_with_it() {
+    let (home, run) = asking();
+    home.ok(&["cancel", &run]);
+    let decision = home.ok(&["decision", "show", &run]);
+    assert_eq!(decision["status"], "cancelled");
+    home.ok(&["state", "verify"]);
+}
+
+#[test]
+fn decision_40_work_gives_the_automatic_answer_when_it_is_due() {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    let input = r#"{"onTimeout":{"afterMs":300,"response":{"choice":"ship"}}}"#;
+    for isolate in [false, true] {
+        let (status, run) =
+            home.json(&["run", "release.workflow.yaml", "--input", input, "--detach"]);
+        assert_eq!(status, 0);
+        let run = run["runId"].as_str().unwrap().to_owned();
+        let mut args = vec!["work"];
+        if isolate {
+            args.push("--isolate");
+        }
+        let working = home.spawn(&args);
+        let shown = home.wait_for(&run, "completed");
+        assert_eq!(
+            shown["finalOutput"],
+            json!({ "answer": { "choice": "ship" }, "by": "timeout" })
+        );
+        drop(working);
+    }
+    home.ok(&["state", "verify"]);
+}
+
+#[test]
+fn a_paused_run_takes_no_answer_of_a_person() {
+    let (home, run) = asking();
+    home.ok(&["pause", &run]);
+    let (status, paused) = home.json(&["answer", &run, "ship"]);
+    assert_eq!((status, &paused["result"]), (4, &json!("conflict")));
+    home.ok(&["resume", &run]);
+    home.ok(&["answer", &run, "ship"]);
+}
+
+#[test]
+fn an_answer_without_a_terminal_needs_its_choice() {
+    let (home, run) = asking();
+    let (status, error) = home.json(&["answer", &run]);
+    assert_eq!((status, &error["error"]["code"]), (2, &json!("input")));
+    let (status, _) = home.json(&["answer", &run, "--text", "x"]);
+    assert_eq!(status, 2);
+    let whole: Value = home.ok(&["answer", &run, r#"{"choice":"redo","input":{"why":"x"}}"#]);
+    assert_eq!(whole["result"], "accepted");
+}
+
+#[test]
+fn the_approval_of_plans_is_built_in() {
+    let home = Home::with(
+        "work.workflow.yaml",
+        "
+name: work
+startAt: plan
+nodes:
+  plan: { compute: { jq: '$outputs.approval.output.text // \"dig\"' } }
+  done: { compute: { jq: '[$outputs.plan, $outputs.approval.output.provenance]' } }
+  stopped: { compute: stopped }
+includes:
+  approval:
+    workflow: builtin:plan-approval
+    input: { plan: { jq: $outputs.plan }, policy: required, round: { jq: ($outputs.approval.output.round // 0) + 1 } }
+edges:
+  - { from: plan, to: approval }
+  - { from: approval.continue, to: done }
+  - { from: approval.stop, to: stopped }
+  - { from: approval.replan, to: plan }
+",
+    );
+    let run = home.asking("work.workflow.yaml");
+    home.ok(&["answer", &run, "replan", "--text", "fill"]);
+    home.ok(&["work", "--until-idle"]);
+    home.ok(&["answer", &run, "continue"]);
+    home.ok(&["work", "--until-idle"]);
+    assert_eq!(
+        home.ok(&["show", &run])["finalOutput"],
+        json!(["fill", "human"])
+    );
+}
+
+/// What the README shows.
+#[test]
+fn the_example_is_answered_written_again_and_shipped() {
+    let home = Home::with(
+        "examples/ship.workflow.yaml",
+        include_str!("../../../../examples/ship.workflow.yaml"),
+    );
+    let run = home.asking("examples/ship.workflow.yaml");
+    home.ok(&["answer", &run, "redo", "--text", "Say what changed."]);
+    home.ok(&["work", "--until-idle"]);
+    home.ok(&["answer", &run, "ship"]);
+    home.ok(&["work", "--until-idle"]);
+    assert_eq!(home.ok(&["show", &run])["status"], "completed");
+    assert_eq!(
+        home.read("target/notes.md"),
+        "# next\n\nRevised as asked: Say what changed.\n"
+    );
+}
