@@ -13,7 +13,7 @@ use holdpoint_decisions::node::{AskPeople as _, Deadline, Given, HumanDecision};
 use holdpoint_decisions::{choices, views};
 use holdpoint_state::{Actor, ActorKind};
 use holdpoint_workflows::commands::{Answer as CheckpointAnswer, AssistantText, Submission};
-use holdpoint_workflows::definition::{Definition, DefinitionError, NodeError, Workflow};
+use holdpoint_workflows::definition::{Definition, DefinitionError, NodeError, NodeKind, Workflow};
 use holdpoint_workflows::model::RunStatus;
 use serde_json::{Value, json};
 
@@ -333,4 +333,50 @@ fn a_snapshot_has_what_is_fixed_and_says_what_is_computed() {
     let shown = [&computed, &fixed]
         .map(|definition| format!("{:#}", definition.snapshot()["nodes"]["review"]["declared"]));
     insta::assert_snapshot!(shown.join("\n"));
+}
+
+/// A worker sends what its node drafted. The host makes the request again, and takes what the definition fixes from the definition.
+#[test]
+fn the_word_of_a_worker_changes_nothing_that_is_fixed() {
+    let choices = Choices::new([("a", Choice::new("A"))]).unwrap();
+    let decision = HumanDecision::between("A?", choices).about(|ctx| Ok(ctx.input.clone()));
+    let NodeKind::Custom(node) = decision.into_kind() else {
+        panic!("a kind of this crate")
+    };
+    let honest = json!({
+        "audience": "operator", "title": "A?", "choices": { "a": { "label": "A" } }, "subject": 1,
+        "presentation": { "schema": "pi-workflows.decision-presentation.v1", "summary": "A?", "blocks": [] },
+    });
+    assert!(node.park_again(&honest).is_some());
+    for (member, forged) in [
+        ("title", json!("Forged?")),
+        ("audience", json!("nobody")),
+        ("choices", json!({ "forged": { "label": "Forged" } })),
+        (
+            "onTimeout",
+            json!({ "afterMs": 1, "response": { "choice": "a" }, }),
+        ),
+    ] {
+        let mut said = honest.clone();
+        said[member] = forged;
+        let made = format!("{:?}", node.park_again(&said));
+        assert!(
+            !made.contains("orged") && !made.contains("nobody") && !made.contains("afterMs"),
+            "{made}"
+        );
+    }
+    // What can't be asked is made by nobody.
+    for (member, forged) in [
+        ("subject", Value::Null),
+        ("title", json!(7)),
+        ("more", json!(1)),
+    ] {
+        let mut said = honest.clone();
+        if member == "subject" {
+            said.as_object_mut().unwrap().remove(member);
+        } else {
+            said[member] = forged;
+        }
+        assert!(node.park_again(&said).is_none(), "{member}");
+    }
 }

@@ -113,6 +113,7 @@ fn words_out_of_order_end_the_worker() {
         ("unknown-kind", "says nothing here"),
         ("twice", "says nothing here"),
         ("early-answer", "can't wait"),
+        ("protected", "does not wait for a request of kind decision"),
         ("doubts", "no effect may be acting"),
     ]);
 }

@@ -405,6 +405,14 @@ fn act_wrongly(mut raw: Raw, mode: &str) {
             raw.say("advance", &said);
             raw.say("advance", &said);
         }
+        "protected" => {
+            // A person's decision, without the rows of the domain that protects it.
+            drop(raw.begin());
+            let body = json!({
+                "attemptId": attempt("count", 1), "kind": "decision", "contract": {}, "hasRows": false,
+            });
+            raw.say("wait", &body);
+        }
         "early-answer" => {
             let begun = raw.begin();
             drop(begun);
