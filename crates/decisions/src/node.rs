@@ -336,7 +336,7 @@ impl Parts {
     }
 
     fn choices(&self) -> Result<&Choices, NodeError> {
-        self.choices.as_ref().map_err(|invalid| refused(invalid))
+        self.choices.as_ref().map_err(refused)
     }
 
     /// Everything that is asked, computed and checked.

@@ -241,12 +241,13 @@ impl CommandError {
                 | StateError::Conflict { resource, .. }
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
-            Self::Workflow(error) => error.resource(),
+            Self::Workflow(error) | Self::Decision(DecisionError::Workflow(error)) => {
+                error.resource()
+            }
             Self::SourceGone { run, .. } | Self::NoScope { run, .. } | Self::Held { run, .. } => {
                 Some(Resource::new("run", run.as_str()))
             }
             Self::NoEffect { id } => Some(Resource::new("effect", id.as_str())),
-            Self::Decision(DecisionError::Workflow(error)) => error.resource(),
             Self::Decision(_)
             | Self::NoDecision { .. }
             | Self::State(_)

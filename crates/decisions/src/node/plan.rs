@@ -61,7 +61,8 @@ impl Plan {
             problem,
         };
         let document: Document = serde_json::from_value(document.clone())
-            .map_err(|_| shape("plan", "it is not what a decision parks with"))?;
+            .ok()
+            .ok_or_else(|| shape("plan", "it is not what a decision parks with"))?;
         let expires_at = document
             .expires_at
             .map(|at| from_iso(&at).ok_or_else(|| shape("expiresAt", "an instant is expected")))

@@ -20,8 +20,12 @@ pub(crate) fn read(what: &'static str, text: &str) -> Result<Value, CommandError
 /// Reads a text: as it was typed, or all of `@FILE` or `@-`.
 pub(crate) fn text(what: &'static str, text: &str) -> Result<String, CommandError> {
     match text.strip_prefix('@') {
-        Some(file) => String::from_utf8(file_bytes(what, file)?)
-            .map_err(|_| CommandError::input(what, format!("{file:?} is not UTF-8"))),
+        Some(file) => String::from_utf8(file_bytes(what, file)?).map_err(|error| {
+            CommandError::input(
+                what,
+                format!("{file:?} is not UTF-8: {}", error.utf8_error()),
+            )
+        }),
         None => Ok(text.to_owned()),
     }
 }
