@@ -5,6 +5,7 @@
 mod capture;
 mod display;
 mod due;
+mod end;
 mod explain;
 mod follow_ups;
 mod list;
@@ -24,6 +25,8 @@ pub use display::{
     Activity, Control, DisplayFacts, DisplayStatus, activity, controls, display_status,
 };
 pub(crate) use due::{due, next_expiry};
+pub use end::RunEnd;
+pub(crate) use end::end;
 pub use explain::{Explanation, Holder, explain};
 pub use follow_ups::{FollowUpDisplay, FollowUpView, follow_ups};
 pub use list::{Filter, Page, RunSummary, list};

@@ -24,7 +24,7 @@ use crate::registry::{Registry, SourceResolver, Unresolved, compare_mounts, diff
 use crate::scheduler::{Admission, Duty, Hub, Scheduler, SchedulerOptions, Watch};
 use crate::session::Session;
 use crate::views::{
-    self, AgentRequestView, DisplayStatus, Explanation, Filter, MessageView, Page, RunView,
+    self, AgentRequestView, DisplayStatus, Explanation, Filter, MessageView, Page, RunEnd, RunView,
     SettingsHistory, SettingsView, Verdict,
 };
 
@@ -33,6 +33,17 @@ const LOOK: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_millis(250);
 /// What a look that was woken by a change counts against the limit.
 const LOOK_COST: Duration = Duration::from_millis(1);
+
+/// Why a wait looks at the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// Time has passed.
+    Again,
+    /// This process told a change of the run.
+    Changed,
+    /// The limit is reached: what is found now is the answer.
+    Last,
+}
 
 /// The workflows of one store: every verb of a program. Clones share it. The crate's own page shows its ordinary use.
 #[derive(Clone)]
@@ -237,13 +248,13 @@ impl Workflows {
             run,
             limit,
             |_| false,
-            |snapshot, is_last| {
+            |snapshot, look| {
                 let verdict = views::verdict(snapshot, run, submission)?;
                 let verdict = verdict.ok_or_else(|| WorkflowError::NoRequest {
                     run: run.to_string(),
                 })?;
                 let is_done = verdict.outcome != SubmissionOutcome::Validating;
-                Ok(Some(verdict).filter(|_| is_last || is_done))
+                Ok(Some(verdict).filter(|_| look == Look::Last || is_done))
             },
         )
     }
@@ -500,6 +511,28 @@ impl Workflows {
         })
     }
 
+    /// Waits until a run is over, or until the limit. Returns how it ended, without how it came to that, for which
+    /// [`Workflows::wait`] reads the whole run; none when it is not over, also when it waits for somebody.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`], and those of the database.
+    pub fn wait_for_end(
+        &self,
+        run: &RunId,
+        limit: Duration,
+    ) -> Result<Option<RunEnd>, WorkflowError> {
+        let is_known = |watch: &Watch<'_>| watch.is_known();
+        self.watch(run, limit, is_known, |snapshot, look| {
+            let end = views::end(snapshot, run)?;
+            Ok(if end.is_some() || look == Look::Last {
+                Some(end)
+            } else {
+                None
+            })
+        })
+    }
+
     /// Waits until a run is as wanted, or until the limit. Returns it as it then is.
     ///
     /// # Errors
@@ -524,37 +557,45 @@ impl Workflows {
         will_change: impl Fn(&Watch<'_>) -> bool,
         is_near: impl Fn(&Snapshot<'_>) -> Result<bool, WorkflowError>,
     ) -> Result<RunView, WorkflowError> {
-        self.watch(run, limit, will_change, |snapshot, is_last| {
-            if !is_last && !is_near(snapshot)? {
+        self.watch(run, limit, will_change, |snapshot, look| {
+            // A change that was told is most often what is waited for.
+            if look == Look::Again && !is_near(snapshot)? {
                 return Ok(None);
             }
+            let is_last = look == Look::Last;
             let view =
                 views::run(snapshot, run, self.db.clock().now())?.ok_or_else(|| no_run(run))?;
             Ok(Some(view).filter(|view| is_last || wanted(view)))
         })
     }
 
-    /// Reads whenever a run may have changed, until something is found. At the limit, `read` is told that it is asked the last time.
+    /// Reads whenever a run may have changed, until something is found. `read` is told why it is asked.
     fn watch<T>(
         &self,
         run: &RunId,
         limit: Duration,
         will_change: impl Fn(&Watch<'_>) -> bool,
-        read: impl Fn(&Snapshot<'_>, bool) -> Result<Option<T>, WorkflowError>,
+        read: impl Fn(&Snapshot<'_>, Look) -> Result<Option<T>, WorkflowError>,
     ) -> Result<T, WorkflowError> {
         let mut watch = self.hub.watch(run);
         let (mut left, mut look) = (limit, LOOK);
-        if will_change(&watch) && watch.wait(look.min(left)) {
+        let mut changed = will_change(&watch) && watch.wait(look.min(left));
+        if changed {
             left = left.saturating_sub(LOOK_COST);
         }
         loop {
+            let why = match (left.is_zero(), changed) {
+                (true, _) => Look::Last,
+                (false, true) => Look::Changed,
+                (false, false) => Look::Again,
+            };
             let snapshot = self.db.snapshot()?;
-            if let Some(found) = read(&snapshot, left.is_zero())? {
+            if let Some(found) = read(&snapshot, why)? {
                 return Ok(found);
             }
             drop(snapshot);
             // Each look counts a little, so that a busy run can't keep a wait alive for ever.
-            let changed = watch.wait(look.min(left));
+            changed = watch.wait(look.min(left));
             left = left.saturating_sub(if changed { LOOK_COST } else { look });
             look = if changed {
                 LOOK

@@ -254,8 +254,8 @@ impl Store {
                             let sent = Instant::now();
                             let input = INPUT.fetch_add(1_000, Ordering::Relaxed);
                             let run = workflows.run(definition, input).unwrap();
-                            let view = workflows.wait(&run, LIMIT).unwrap();
-                            assert_eq!(view.status, RunStatus::Completed);
+                            let end = workflows.wait_for_end(&run, LIMIT).unwrap().unwrap();
+                            assert_eq!(end.status, RunStatus::Completed);
                             waits.push(sent.elapsed());
                             if !more(waits.len()) {
                                 return waits;

@@ -1,10 +1,12 @@
 //! What readers see, and what `verify` finds.
 
+use std::time::Duration;
+
 use holdpoint_state::{Actor, Command, Outcome, StateError};
-use holdpoint_workflows::DOMAIN;
 use holdpoint_workflows::commands::Control;
 use holdpoint_workflows::model::{self, RunStatus};
 use holdpoint_workflows::views::Filter;
+use holdpoint_workflows::{DOMAIN, RunId, WorkflowError};
 use serde_json::json;
 
 use crate::support::{Fixture, LONG, asking, echo, host};
@@ -297,4 +299,36 @@ fn the_view_of_a_run_as_json() {
     shown["steps"][0]["attemptId"] = json!("<attempt>");
     shown["results"]["start"]["attemptId"] = json!("<attempt>");
     insta::assert_json_snapshot!("run_view", shown);
+}
+
+#[test]
+fn the_end_of_a_run_is_told_short() {
+    let fixture = Fixture::new();
+    let moment = Duration::from_millis(1);
+    let end = |run: &RunId, limit| fixture.workflows.wait_for_end(run, limit);
+    let queued = fixture.workflows.run(&echo(), json!({ "n": 1 })).unwrap();
+    assert_eq!(end(&queued, moment).unwrap(), None);
+    let scheduler = fixture.scheduler();
+    let completed = end(&queued, LONG).unwrap().unwrap();
+    assert_eq!(completed.status, RunStatus::Completed);
+    assert_eq!(completed.output, Some(json!({ "n": 1 })));
+    assert_eq!(completed.error, None);
+    // Who waits for somebody is not over, until it is cancelled.
+    let asks = fixture.workflows.run(&asking(), json!(2)).unwrap();
+    fixture.workflows.wait(&asks, LONG).unwrap();
+    assert_eq!(end(&asks, moment).unwrap(), None);
+    let cancel = Control::of(&asks).because("enough");
+    fixture.workflows.cancel(&cancel).unwrap();
+    let cancelled = end(&asks, LONG).unwrap().unwrap();
+    assert_eq!(cancelled.status, RunStatus::Cancelled);
+    assert_eq!(
+        (cancelled.output, cancelled.error.as_deref()),
+        (None, Some("enough"))
+    );
+    scheduler.stop(LONG);
+    let nobody = RunId::new("nobody").unwrap();
+    assert!(matches!(
+        end(&nobody, LONG),
+        Err(WorkflowError::NoRun { .. })
+    ));
 }
