@@ -366,6 +366,13 @@ impl Config {
         reached.map(|(name, _)| name.as_str())
     }
 
+    /// The audiences that are listed, with their channels.
+    pub fn audiences(&self) -> impl Iterator<Item = (&str, &[ChannelId])> {
+        self.audiences
+            .iter()
+            .map(|(name, channels)| (name.as_str(), channels.as_slice()))
+    }
+
     /// The profiles, by name.
     pub fn profiles(&self) -> &BTreeMap<String, Profile> {
         &self.profiles

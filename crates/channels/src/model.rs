@@ -64,6 +64,10 @@ impl From<SendState> for MessageStatus {
 
 /// One attempt, with what it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "`id` alone would leave open of what, beside that of the decision"
+)]
 pub(crate) struct Attempt {
     pub(crate) attempt_id: String,
     pub(crate) decision_id: String,

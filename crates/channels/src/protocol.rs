@@ -140,12 +140,12 @@ impl Fields {
         let Some(value) = self.0.remove(name) else {
             return Err(wrong);
         };
-        serde_json::from_value(value).map_err(|_| wrong)
+        serde_json::from_value(value).or(Err(wrong))
     }
 
     /// Reads what is left as one value, whose type refuses every field that it does not know.
     fn rest<T: DeserializeOwned>(self, what: &'static str) -> Result<T, ProtocolError> {
-        serde_json::from_value(Value::Object(self.0)).map_err(|_| ProtocolError::Field { what })
+        serde_json::from_value(Value::Object(self.0)).or(Err(ProtocolError::Field { what }))
     }
 }
 

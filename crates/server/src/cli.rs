@@ -1,5 +1,7 @@
 //! What may be typed. Nothing is done here; docs/COMMAND.md names every command and every flag, which a test checks.
 
+pub(crate) mod channels;
+
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -85,11 +87,17 @@ pub(crate) enum Verb {
     /// Prompts for the origin session of a run, shown when it has completed.
     #[command(subcommand)]
     FollowUps(FollowUpsVerb),
+    /// Show decisions to people in other places than this terminal, and take their answers.
+    #[command(subcommand)]
+    Channels(channels::ChannelsVerb),
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
     /// Execute one run for the process that started this one: what `work --isolate` launches.
     #[command(hide = true)]
     Worker,
+    /// Speak to the provider of one channel for the process that started this one: what `channels run` launches.
+    #[command(hide = true)]
+    ChannelAdapter,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The verbs. Each room checks what was typed, makes one call of a lower floor and shows what came of it.
 
 mod answer;
+mod channels;
 mod control;
 mod decide;
 mod decisions;
@@ -143,6 +144,8 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::Run(args) => run::run(context, args),
         Verb::Work(args) => work::work(context, args),
         Verb::Worker => work::worker(context),
+        Verb::Channels(verb) => channels::channels(context, verb),
+        Verb::ChannelAdapter => channels::adapter(),
         Verb::List(args) => runs::list(context, args),
         Verb::Show(args) => runs::show(context, &args.run),
         Verb::Explain(args) => runs::explain(context, &args.run),

@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use holdpoint_channels::ChannelError;
 use holdpoint_decisions::DecisionError;
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::{Refusal, Resource, StateError};
@@ -87,6 +88,9 @@ pub(crate) enum CommandError {
     /// A decision.
     #[error(transparent)]
     Decision(#[from] DecisionError),
+    /// A channel.
+    #[error(transparent)]
+    Channel(ChannelError),
     /// A workflow file.
     #[error(transparent)]
     File(#[from] FileError),
@@ -189,6 +193,16 @@ pub(crate) enum CommandError {
     },
 }
 
+impl From<ChannelError> for CommandError {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::State(error) => Self::State(error),
+            ChannelError::Decision(error) => Self::Decision(error),
+            other => Self::Channel(other),
+        }
+    }
+}
+
 impl CommandError {
     /// A value of an argument that can't be taken.
     pub(crate) fn input(what: &'static str, problem: impl Into<String>) -> Self {
@@ -211,6 +225,13 @@ impl CommandError {
                 DecisionError::Workflow(error) => error.code(),
                 DecisionError::State(error) => error.code(),
                 _ => "decision",
+            },
+            Self::Channel(error) => match error {
+                ChannelError::Name => "input",
+                ChannelError::Config(_) => "configuration",
+                ChannelError::NotAmbiguous(_) => "notFound",
+                ChannelError::Corrupt { .. } => "corrupt",
+                _ => "channel",
             },
             Self::File(error) => match error.problem {
                 Problem::Definition(_) | Problem::Shape { .. } => "definition",
@@ -250,6 +271,7 @@ impl CommandError {
             Self::NoEffect { id } => Some(Resource::new("effect", id.as_str())),
             Self::Decision(_)
             | Self::NoDecision { .. }
+            | Self::Channel(_)
             | Self::State(_)
             | Self::File(_)
             | Self::Input { .. }
@@ -275,6 +297,12 @@ impl CommandError {
                 }
                 DecisionError::Workflow(error) => of_workflow(error),
                 DecisionError::State(error) => of_state(error),
+                _ => ExitStatus::Failed,
+            },
+            Self::Channel(error) => match error {
+                ChannelError::Name | ChannelError::Config(_) => ExitStatus::Usage,
+                ChannelError::NotAmbiguous(_) => ExitStatus::NotFound,
+                ChannelError::Corrupt { .. } => ExitStatus::Refused,
                 _ => ExitStatus::Failed,
             },
             Self::File(_) | Self::SourceGone { .. } | Self::Input { .. } | Self::Usage { .. } => {

@@ -36,6 +36,7 @@ pub fn schema() -> Result<Schema, StateError> {
             holdpoint_state::DOMAIN,
             holdpoint_workflows::DOMAIN,
             holdpoint_decisions::DOMAIN,
+            holdpoint_channels::DOMAIN,
         ],
     )
 }

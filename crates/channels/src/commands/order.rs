@@ -241,7 +241,7 @@ fn to_settle(
 }
 
 fn id(decision: &str) -> Result<DecisionId, ChannelError> {
-    DecisionId::new(decision).map_err(|_| ChannelError::Corrupt {
+    DecisionId::new(decision).map_err(|_invalid| ChannelError::Corrupt {
         what: format!("decision {decision}"),
     })
 }

@@ -101,10 +101,10 @@ fn confirm(
     messages::insert_ending(change, found, &ending, Some(id))?;
     match found.attempt.purpose {
         Purpose::Delivery => {
-            channels::insert_shown(change, &found.channel, &found.attempt.decision_id)?
+            channels::insert_shown(change, &found.channel, &found.attempt.decision_id)?;
         }
         Purpose::Settlement => {
-            channels::delete_shown(change, &found.channel, &found.attempt.decision_id)?
+            channels::delete_shown(change, &found.channel, &found.attempt.decision_id)?;
         }
     }
     Ok(())

@@ -112,7 +112,7 @@ pub(super) fn read_json<T: DeserializeOwned>(
     let value =
         serde_json::from_slice(&bytes).map_err(|error| shape(error.line(), error.column()))?;
     // The lenient reader above takes the last of two members of one name; this one takes neither.
-    holdpoint_state::json::canonicalize(&bytes).map_err(|_| shape(1, 1))?;
+    holdpoint_state::json::canonicalize(&bytes).or(Err(shape(1, 1)))?;
     Ok(Some(value))
 }
 

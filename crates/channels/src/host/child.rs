@@ -190,8 +190,7 @@ fn hear(stdout: ChildStdout, events: &SyncSender<Event>) {
     loop {
         let event = match read_line(&mut reader) {
             Ok(Some(line)) => Event::Line(line),
-            Ok(None) => Event::Ended,
-            Err(ProtocolError::Io(_) | ProtocolError::Cut) => Event::Ended,
+            Ok(None) | Err(ProtocolError::Io(_) | ProtocolError::Cut) => Event::Ended,
             Err(_) => Event::Flood,
         };
         let is_last = !matches!(event, Event::Line(_));

@@ -148,7 +148,7 @@ impl Supervisor {
             match doubted {
                 Ok(0) => {}
                 Ok(count) => {
-                    tracing::warn!(channel = %self.channel, count, "an adapter ended with an attempt in flight")
+                    tracing::warn!(channel = %self.channel, count, "an adapter ended with an attempt in flight");
                 }
                 // The next claim finds it.
                 Err(error) => {

@@ -110,6 +110,10 @@ pub(super) mod document {
     use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
     use serde_json::Value;
 
+    #[expect(
+        clippy::borrowed_box,
+        reason = "serde hands over a reference to the field as it is"
+    )]
     pub(crate) fn serialize<S: Serializer>(
         request: &Box<ChannelRequest>,
         serializer: S,

@@ -150,7 +150,7 @@ impl Raw {
         let corrupt = || ChannelError::Corrupt {
             what: format!("attempt {}", found.attempt.attempt_id),
         };
-        let record: Value = serde_json::from_slice(&record).map_err(|_| corrupt())?;
+        let record: Value = serde_json::from_slice(&record).map_err(|_error| corrupt())?;
         let purpose = Purpose::from_text(&purpose).ok_or_else(corrupt)?;
         let text = |name: &str| {
             record

@@ -10,8 +10,8 @@ use holdpoint_channels::protocol::AnswerOutcome;
 
 const UNKNOWN: Option<ErrorCode> = Some(ErrorCode::TelegramResponseUnknown);
 
-fn refused(status: u16) -> Option<ErrorCode> {
-    Some(ErrorCode::TelegramHttp(status))
+fn refused(status: u16) -> ErrorCode {
+    ErrorCode::TelegramHttp(status)
 }
 
 fn retry(fixture: &Fixture, attempt_id: &str) -> String {
@@ -52,7 +52,7 @@ fn channel_10_a_refused_delivery_is_tried_three_times_and_the_decision_stays_ope
     let mut adapter = host.adapter("epoch-1");
     for attempt in 1..=3 {
         let showing = adapter.told_to_present();
-        let relayed = adapter.presented(&showing, SendState::Failed, refused(400));
+        let relayed = adapter.presented(&showing, SendState::Failed, Some(refused(400)));
         assert_eq!(relayed, Relayed::Taken { answer: None });
         assert_eq!(
             fixture.effects(),
@@ -86,7 +86,7 @@ fn channel_11_a_provider_that_wants_a_pause_gets_it() {
     let showing = adapter.told_to_present();
     adapter.report(
         &showing.attempt_id,
-        showing.presented(SendState::Failed, refused(429), Some(7)),
+        showing.presented(SendState::Failed, Some(refused(429)), Some(7)),
     );
     fixture.store.clock().advance(6_999);
     assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
@@ -133,7 +133,7 @@ fn channel_13_after_a_refusal_of_the_second_part_the_next_attempt_starts_there()
     let mut adapter = host.adapter("epoch-1");
     let mut showing = adapter.told_to_present();
     adapter.part(&mut showing, message("200", 0, 0));
-    adapter.presented(&showing, SendState::Failed, refused(400));
+    adapter.presented(&showing, SendState::Failed, Some(refused(400)));
     fixture.store.clock().advance(20_000);
     let mut again = adapter.told_to_present();
     assert_ne!(again.attempt_id, showing.attempt_id);
@@ -154,7 +154,7 @@ fn channel_14_a_second_chat_that_refuses_does_not_repeat_the_first() {
     let mut adapter = host.adapter("epoch-1");
     let mut showing = adapter.told_to_present();
     adapter.part(&mut showing, message("200", 0, 0));
-    adapter.presented(&showing, SendState::Failed, refused(403));
+    adapter.presented(&showing, SendState::Failed, Some(refused(403)));
     fixture.store.clock().advance(20_000);
     let mut again = adapter.told_to_present();
     assert_eq!(again.messages, [message("200", 0, 0)]);

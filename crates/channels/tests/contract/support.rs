@@ -27,7 +27,7 @@ use holdpoint_workflows::{RunId, SchedulerOptions, WorkflowError, Workflows};
 use serde_json::{Value, json};
 
 /// The longest that a test waits for something that must happen.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 /// The lease of a host, in milliseconds.
 pub(crate) const LEASE_MS: i64 = 30_000;
 /// The user that may answer.
@@ -199,6 +199,13 @@ impl Fixture {
             claim,
             config: &self.config,
         }
+    }
+
+    /// Where the configuration lies.
+    pub(crate) fn directory(&self) -> std::path::PathBuf {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)[0]
+            .path()
+            .join("config")
     }
 
     /// One number of the database.

@@ -2,7 +2,7 @@
 
 use holdpoint_state::effects::{self, Decision, EffectFilter, EffectView, Resolution};
 use holdpoint_state::id::random_id;
-use holdpoint_state::{EffectId, EffectState, Payload, Resource};
+use holdpoint_state::{EffectId, EffectState, OwnerScope, Payload, Resource};
 use holdpoint_workflows::commands::Control;
 use holdpoint_workflows::{RunId, Workflows};
 use serde_json::{Value, json};
@@ -105,6 +105,10 @@ pub(super) fn resolve(context: &Context, args: &ResolveArgs) -> Result<ExitStatu
             id: args.effect.clone(),
         })?
     };
+    if seen.scope == OwnerScope::Channel {
+        let problem = "a channel's delivery is resolved by `holdpoint channels recover`, which knows what was shown";
+        return Err(CommandError::input("effect", problem));
+    }
     let resolution = Resolution {
         effect_id: id.clone(),
         attempt_number: args.attempt.unwrap_or(seen.attempts),

@@ -1,6 +1,6 @@
 //! `updates` and `follow-ups`.
 
-use holdpoint_state::{Database, Identity, Schema};
+use holdpoint_state::Database;
 use holdpoint_workflows::commands::{QueueFollowUp, Start};
 use holdpoint_workflows::definition::Workflow;
 use holdpoint_workflows::{RunId, SchedulerOptions, Workflows};
@@ -97,11 +97,8 @@ fn a_run_shows_how_far_it_is() {
 /// An interactive run of a program, which waits at a checkpoint.
 fn of_a_program(home: &Home) -> (Workflows, RunId) {
     home.ok(&["run", "telling.workflow.yaml", "--detach"]);
-    let schema = Schema::compose(
-        Identity::PI_WORKFLOWS,
-        [holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN],
-    );
-    let workflows = Workflows::new(Database::open(home.store(), &schema.unwrap()).unwrap());
+    let schema = holdpoint_server::schema().unwrap();
+    let workflows = Workflows::new(Database::open(home.store(), &schema).unwrap());
     let definition = Workflow::new("asking")
         .start_at("ask")
         .checkpoint("ask")

@@ -72,6 +72,9 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     home.write("release.workflow.yaml", RELEASE);
     let run = home.asking("release.workflow.yaml");
     note("decisions", &["decisions"]);
+    note("channels list", &["channels", "list"]);
+    note("channels status", &["channels", "status"]);
+    note("channels test", &["channels", "test"]);
     note("decision show", &["decision", "show", &run]);
     note("answer refused", &["answer", &run, "sink"]);
     note("answer to a decision", &["answer", &run, "ship"]);

@@ -146,6 +146,7 @@ impl Home {
         }
         command
             .current_dir(self.work())
+            .env("HOLDPOINT_CONFIG_DIR", self.path().join("config"))
             .env("HOLDPOINT_SWEEP_INTERVAL_MS", "50")
             .env("HOLDPOINT_LEASE_MS", "1500")
             .env("LC_ALL", "C")

@@ -22,8 +22,11 @@ use tempfile::TempDir;
 use crate::rows;
 
 /// Commands that only show. Each is run with every set of arguments, and again with `--json`.
-const READS: [&str; 18] = [
+const READS: [&str; 21] = [
     "agents",
+    "channels list",
+    "channels status",
+    "channels test",
     "completions",
     "decision show",
     "decisions",
@@ -47,9 +50,14 @@ const READS: [&str; 18] = [
 const VERIFY: &str = "state verify";
 
 /// Commands that change something, so that this test has nothing to say of them.
-const WRITES: [&str; 15] = [
+const WRITES: [&str; 20] = [
     "answer",
     "cancel",
+    "channel-adapter",
+    "channels dev-server",
+    "channels recover",
+    "channels run",
+    "channels setup",
     "decision cancel",
     "effects resolve",
     "follow-ups queue",
@@ -145,6 +153,7 @@ impl Home {
     fn run(&self, args: &[String]) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_holdpoint"))
             .current_dir(self.outside.path())
+            .env("HOLDPOINT_CONFIG_DIR", self.outside.path().join("config"))
             .arg("--home")
             .arg(self.directory.path())
             .args(args)
@@ -299,6 +308,9 @@ fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
     let mut lines: Vec<Vec<String>> = [
         "--version",
         "agents",
+        "channels list",
+        "channels status",
+        "channels test",
         "decisions",
         "messages --session writer",
         "list",

@@ -1,5 +1,6 @@
 //! A store with rows in every table, in every state that a run can stand in.
 
+mod channels;
 mod decisions;
 mod session;
 
@@ -109,6 +110,7 @@ pub(crate) fn fill(db: &Database, clock: &ManualClock, directory: &Path) {
 
     session::fill(&workflows);
     decisions::fill(&workflows);
+    channels::fill(db, directory);
     shared_records(db, &waits, directory);
 }
 
