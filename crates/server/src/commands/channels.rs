@@ -308,10 +308,8 @@ fn dev_server(context: &Context, args: &DevServerArgs) -> Result<ExitStatus, Com
     context
         .output
         .document(&json!({ "url": server.url(), "token": TOKEN }))?;
-    context.output.line(format!(
-        "plays the Bot API at {} for the token {TOKEN}; Ctrl-C ends it",
-        server.url()
-    ));
+    context.output.line(server.help().trim_end());
+    context.output.line("Ctrl-C ends it.");
     hosting::wait_for_signal().map_err(io)?;
     Ok(ExitStatus::Done)
 }
