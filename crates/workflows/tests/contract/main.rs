@@ -12,6 +12,7 @@ mod composition;
 mod control;
 mod crash;
 mod damage;
+mod domains;
 mod duties;
 mod effects;
 mod file_kinds;
