@@ -249,6 +249,8 @@ fn write(connection: &Connection, sql: &str, row: &[SqlValue]) {
 /// Writes what the answers added to `answered` into `copy`, which is the store before them. Answers a second.
 fn replay(answered: &Path, copy: &Path, answers: usize, at_once: usize) -> f64 {
     let (from, to) = (plain::open(answered).unwrap(), plain::open(copy).unwrap());
+    // The rows of one answer are not always those that its transaction here gets; that they refer to each other is checked by nobody.
+    to.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
     let mut inserts: Vec<(String, Rows)> = Vec::new();
     for (table, key) in TABLES {
         let condition = key.map_or(String::new(), |key| {
