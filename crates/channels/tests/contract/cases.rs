@@ -33,7 +33,18 @@ fn the_table_of_cases_and_the_tests_agree() {
     for place in ["src", "tests", "../server/tests/channels"] {
         find(&root.join(place), &mut there);
     }
-    assert_eq!(named, there);
+    for case in 1..=CASES {
+        assert_eq!(
+            named.get(&case),
+            there.get(&case),
+            "the tests of case {case} on the page, and those that there are"
+        );
+    }
+    assert_eq!(
+        there.len(),
+        CASES,
+        "there is a test of a case that there is not"
+    );
 }
 
 /// The numbered tests below a directory, by the cases that they are of.
