@@ -125,7 +125,10 @@ use holdpoint_state::Domain;
 pub use error::WorkflowError;
 pub use id::{AttemptId, NodeId, RunId, ScopeId};
 pub use registry::{Registry, SourceResolver, Unresolved, differences};
-pub use scheduler::{Admission, Duty, DutyError, DutyPass, Scheduler, SchedulerOptions};
+pub use scheduler::{
+    Admission, DueWork, Duty, DutyError, DutyPass, Scheduler, SchedulerOptions, Work, WorkError,
+    WorkTurn, Worked,
+};
 pub use session::{Coordinator, Session};
 pub use worker::{Execution, WorkerLauncher, WorkerLimits, run_child};
 pub use workflows::Workflows;

@@ -6,6 +6,7 @@
 
 mod duties;
 mod hub;
+mod work;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use holdpoint_state::effects::BackOff;
-use holdpoint_state::{Database, Owner, OwnerKind, OwnerPresence};
+use holdpoint_state::{Claim, Database, Owner, OwnerKind, OwnerPresence};
 
 use crate::agents::AgentExecutor;
 use crate::engine::{ActiveRuns, Deadlines, Executed, Executor, Runner, Stop, panic_text};
@@ -27,7 +28,8 @@ use crate::worker::Execution;
 use duties::Duties;
 pub use duties::{Duty, DutyError, DutyPass};
 pub(crate) use hub::{Hub, Watch};
-use hub::{Taken, Work};
+use hub::{Launch, Next, Taken};
+pub use work::{DueWork, Work, WorkError, WorkTurn, Worked};
 
 /// How long a scheduler that is dropped waits for nodes to come to an end.
 const DROP_PATIENCE: Duration = Duration::from_secs(1);
@@ -35,7 +37,8 @@ const DROP_PATIENCE: Duration = Duration::from_secs(1);
 /// The settings of a scheduler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchedulerOptions {
-    /// How many runs are executed at once: the number of worker threads, each of which has at most one worker process.
+    /// How many runs, and items of other [`Work`], are executed at once, counted together: the number of worker threads, each of which
+    /// has at most one worker process.
     pub workers: usize,
     /// Where nodes are executed.
     pub execution: Execution,
@@ -50,6 +53,15 @@ pub struct SchedulerOptions {
 /// Says of a run whether this process may execute it. After a no it is asked again only when the run is offered by a verb of this
 /// program, or when a definition is registered.
 pub type Admission = Arc<dyn Fn(&RunId) -> bool + Send + Sync>;
+
+/// What a program brings to its scheduler, and that of the domains above this one.
+#[derive(Clone, Default)]
+pub(crate) struct Brought {
+    /// Says which runs are for this process; all are when none.
+    pub(crate) admission: Option<Admission>,
+    pub(crate) duties: Vec<Arc<dyn Duty>>,
+    pub(crate) works: Vec<Arc<dyn Work>>,
+}
 
 impl Default for SchedulerOptions {
     fn default() -> Self {
@@ -74,12 +86,16 @@ pub struct Scheduler {
     /// Calls the duties of domains; none when there are none.
     duties: Option<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
+    /// Search for work of other kinds, one each.
+    searches: Vec<JoinHandle<()>>,
 }
 
 struct Shared {
     runner: Arc<Runner>,
     hub: Arc<Hub>,
     options: SchedulerOptions,
+    /// Work of other domains.
+    works: Vec<Arc<dyn Work>>,
     /// Whether a run is for this process; all are when none.
     admission: Option<Admission>,
     /// Ends the renewals; they outlive the workers.
@@ -92,10 +108,15 @@ impl Scheduler {
         resolver: Arc<dyn SourceResolver>,
         agents: Option<Arc<dyn AgentExecutor>>,
         hub: &Arc<Hub>,
-        (admission, duties): (Option<Admission>, Vec<Arc<dyn Duty>>),
+        brought: Brought,
         options: SchedulerOptions,
     ) -> Result<Self, WorkflowError> {
         check(&options)?;
+        let Brought {
+            admission,
+            duties,
+            works,
+        } = brought;
         let owner = Owner::new(OwnerKind::Host, "host");
         // Before the files that say who is dead are cleaned up.
         crate::session::fail_dead_recordings(db);
@@ -109,6 +130,7 @@ impl Scheduler {
         let active = Arc::new(ActiveRuns::default());
         let deadlines = Deadlines::new(Arc::clone(db.clock()))?;
         hub.attach(&owner, &active)?;
+        hub.open_lines(works.len());
         let workers = options.workers;
         let shared = Arc::new(Shared {
             runner: Arc::new(Runner {
@@ -127,6 +149,7 @@ impl Scheduler {
             }),
             hub: Arc::clone(hub),
             options,
+            works,
             admission,
             closed: AtomicBool::new(false),
         });
@@ -135,6 +158,7 @@ impl Scheduler {
             presence,
             duties: None,
             threads: Vec::new(),
+            searches: Vec::new(),
         };
         scheduler.spawn("holdpoint-renewal".to_owned(), Shared::renew)?;
         scheduler.spawn("holdpoint-sweep".to_owned(), Shared::sweep)?;
@@ -142,6 +166,13 @@ impl Scheduler {
             scheduler.spawn(format!("holdpoint-worker-{index}"), Shared::work)?;
         }
         hub.open_places(&scheduler.shared.runner, workers);
+        for kind in 0..scheduler.shared.works.len() {
+            let shared = Arc::clone(&scheduler.shared);
+            let search = named(format!("holdpoint-search-{kind}"), move || {
+                shared.search_for(kind);
+            })?;
+            scheduler.searches.push(search);
+        }
         scheduler.take_on(duties)?;
         Ok(scheduler)
     }
@@ -184,7 +215,7 @@ impl Scheduler {
     /// Runs that wait for an answer, that are parked, or whose workflow this program does not know, are no work. A run that is left
     /// alone for a while after the end of its worker process, or because the store was busy, is work for its first three back-offs
     /// ([`SchedulerOptions::back_off`]); after those, and after any other error, it is none. What a [`Duty`] has to do now is work; what it
-    /// has to do later is none, nor is what it failed at and tries again later.
+    /// has to do later is none, nor is what it failed at and tries again later. Items of other [`Work`] count as runs do.
     pub fn wait_until_idle(&self, limit: Duration) -> bool {
         let mut left = limit;
         loop {
@@ -218,6 +249,7 @@ impl Scheduler {
         self.shared.hub.drain();
         if !self.shared.hub.wait_until_inactive(patience) {
             self.shared.runner.active.stop_all(Stop::Drain);
+            self.shared.hub.stop_items();
         }
         // The workers end first: while one of them works, its claim must be renewed.
         for worker in self.threads.drain(2.min(self.threads.len())..) {
@@ -228,8 +260,8 @@ impl Scheduler {
         for thread in self.threads.drain(..) {
             join(thread);
         }
-        if let Some(duties) = self.duties.take() {
-            join(duties);
+        for thread in self.searches.drain(..).chain(self.duties.take()) {
+            join(thread);
         }
         // Nothing works under its leases any more; those that are left may be taken.
         drop(self.presence.take());
@@ -290,11 +322,19 @@ fn check(options: &SchedulerOptions) -> Result<(), WorkflowError> {
 }
 
 impl Shared {
-    /// A worker: run after run.
+    /// A worker: run after run, and whatever other work has its turn.
     fn work(&self) {
         let name = std::thread::current().name().unwrap_or("worker").to_owned();
         let mut executor = Executor::new(format!("{name}-node"));
-        while let Some(work) = self.hub.take() {
+        while let Some(next) = self.hub.take() {
+            let work = match next {
+                Next::Run(work) => work,
+                Next::Item(item) => {
+                    self.work_on(&item);
+                    self.hub.bell().ring();
+                    continue;
+                }
+            };
             let run = work.run().clone();
             // What a program brings to find and admit runs is called on this thread. When it panics the worker goes on, and the
             // run is given back: it would otherwise count as executed, and be renewed, as long as the process lives.
@@ -312,16 +352,16 @@ impl Shared {
     }
 
     /// One run, as far as it goes.
-    fn turn(&self, work: Work, executor: &mut Executor) -> Taken {
+    fn turn(&self, work: Launch, executor: &mut Executor) -> Taken {
         let run = work.run().clone();
         let executed = match work {
-            Work::Found(run) => {
+            Launch::Found(run) => {
                 if self.admission.as_ref().is_some_and(|admits| !admits(&run)) {
                     return Taken::Unknown;
                 }
                 self.runner.execute(&run, executor)
             }
-            Work::Early(early) => self.runner.execute_early(*early, executor),
+            Launch::Early(early) => self.runner.execute_early(*early, executor),
         };
         match executed {
             Ok(Executed::Released | Executed::Raced) => Taken::Done,
@@ -374,7 +414,7 @@ impl Shared {
         }
     }
 
-    /// Renews the claims of all runs that are executed, each at a third of its lease.
+    /// Renews the claims of all that is executed, each at a third of its lease.
     fn renew(&self) {
         let interval = Duration::from_millis(self.options.lease_ms.unsigned_abs() / 3);
         while !self.closed.load(Ordering::SeqCst) {
@@ -382,13 +422,19 @@ impl Shared {
                 continue;
             }
             for active in self.runner.active.all() {
-                if let Err(error) = self.runner.db.renew(&active.claim) {
-                    let lost = WorkflowError::State(error);
-                    if lost.is_claim_lost() || active.claim.is_expired(&**self.runner.db.clock()) {
-                        active.stop(Stop::Lost);
-                    }
+                if self.is_lost(&active.claim) {
+                    active.stop(Stop::Lost);
                 }
             }
+            self.renew_items();
         }
+    }
+
+    /// Renews a claim; returns whether it is lost.
+    fn is_lost(&self, claim: &Claim) -> bool {
+        self.runner.db.renew(claim).is_err_and(|error| {
+            WorkflowError::State(error).is_claim_lost()
+                || claim.is_expired(&**self.runner.db.clock())
+        })
     }
 }

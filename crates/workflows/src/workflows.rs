@@ -21,7 +21,7 @@ use crate::file::WorkflowFile;
 use crate::id::RunId;
 use crate::model::SubmissionOutcome;
 use crate::registry::{Registry, SourceResolver, Unresolved, compare_mounts, differences};
-use crate::scheduler::{Admission, Duty, Hub, Scheduler, SchedulerOptions, Watch};
+use crate::scheduler::{Brought, Duty, Hub, Scheduler, SchedulerOptions, Watch, Work};
 use crate::session::Session;
 use crate::views::{
     self, AgentRequestView, DisplayStatus, Explanation, Filter, MessageView, Page, RunEnd, RunView,
@@ -52,9 +52,8 @@ pub struct Workflows {
     registry: Arc<Registry>,
     resolver: Arc<dyn SourceResolver>,
     hub: Arc<Hub>,
-    admission: Option<Admission>,
     agents: Option<Arc<dyn AgentExecutor>>,
-    duties: Vec<Arc<dyn Duty>>,
+    brought: Brought,
 }
 
 impl Workflows {
@@ -68,9 +67,8 @@ impl Workflows {
             registry,
             resolver,
             hub,
-            admission: None,
             agents: None,
-            duties: Vec::new(),
+            brought: Brought::default(),
         }
     }
 
@@ -91,15 +89,27 @@ impl Workflows {
     /// The same with a say in which runs this process executes. The others stay for other processes.
     #[must_use]
     pub fn admitting(mut self, admits: impl Fn(&RunId) -> bool + Send + Sync + 'static) -> Self {
-        self.admission = Some(Arc::new(admits));
+        self.brought.admission = Some(Arc::new(admits));
         self
     }
 
     /// The same with background work of another domain, which its scheduler does.
     #[must_use]
     pub fn with_duty(mut self, duty: Arc<dyn Duty>) -> Self {
-        self.duties.push(duty);
+        self.brought.duties.push(duty);
         self
+    }
+
+    /// The same with work of another domain, which its scheduler executes on the workers that it has for runs, in turn with them.
+    #[must_use]
+    pub fn with_work(mut self, work: Arc<dyn Work>) -> Self {
+        self.brought.works.push(work);
+        self
+    }
+
+    /// Tells the scheduler of this process that work of another domain may be due now, so that it need not be found first.
+    pub fn wake_work(&self) {
+        self.hub.wake_lines();
     }
 
     /// Tells the scheduler of this process that something happened which may concern a duty, so that it need not be found first.
@@ -135,7 +145,7 @@ impl Workflows {
             Arc::clone(&self.resolver),
             self.agents.clone(),
             &self.hub,
-            (self.admission.clone(), self.duties.clone()),
+            self.brought.clone(),
             options,
         )
     }
@@ -186,7 +196,7 @@ impl Workflows {
         // Only what this program brought is the same at once as when it is found; and the others are asked whether they want it.
         let is_ours = matches!(start.source, SourceIdentity::Inline { .. })
             && std::ptr::addr_eq(Arc::as_ptr(&self.resolver), Arc::as_ptr(&self.registry))
-            && self.admission.is_none();
+            && self.brought.admission.is_none();
         if is_ours
             && let Some(place) = self.hub.reserve()
             && let Some(foreseen) = place.runner().foresee(&start)?

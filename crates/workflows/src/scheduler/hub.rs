@@ -5,6 +5,7 @@
 
 mod idle;
 mod line;
+mod others;
 mod places;
 mod search;
 mod watch;
@@ -30,7 +31,8 @@ use line::Postponed;
 use watch::Watched;
 
 pub(super) use idle::{LOOK, LOOK_COST};
-pub(super) use line::{Taken, Work, chance};
+pub(super) use line::{Launch, Taken, chance};
+pub(super) use others::{Item, Left, Line, Next, Searched};
 pub(crate) use watch::Watch;
 
 /// The meeting point of a process.
@@ -90,6 +92,10 @@ struct State {
     reserved: usize,
     /// Runs that were claimed with their start; they count as executed.
     early: VecDeque<Box<Early>>,
+    /// Work of other kinds.
+    lines: Vec<Line>,
+    /// Which kind is launched next if it has something: 0 are runs, then come the lines.
+    turn: usize,
     /// How many workers sleep, so that nobody is woken in vain: each wake-up is a system call.
     sleeping: usize,
     /// How many wait on `changed`.
@@ -125,10 +131,21 @@ impl State {
         }
     }
 
+    /// Whether work of another kind waits for a place.
+    fn others_wait(&self) -> bool {
+        self.lines.iter().any(Line::waits)
+    }
+
     /// How many runs may be begun now.
     fn free(&self) -> usize {
         let places = self.places.as_ref().map_or(0, |(_, places)| *places);
-        places.saturating_sub(self.active.len() + self.reserved)
+        let others: usize = self.lines.iter().map(Line::executes).sum();
+        places.saturating_sub(self.active.len() + others + self.reserved)
+    }
+
+    /// Whether a worker is at something.
+    fn is_active(&self) -> bool {
+        !self.active.is_empty() || self.lines.iter().any(|line| 0 < line.executes())
     }
 
     fn dequeue(&mut self) -> Option<RunId> {
@@ -203,7 +220,7 @@ impl Hub {
 
     /// Wakes a worker for what is in line, and whoever looks at the whole.
     fn tell(&self, state: MutexGuard<'_, State>) {
-        let has_work = !state.ready.is_empty() || !state.early.is_empty();
+        let has_work = !state.ready.is_empty() || !state.early.is_empty() || state.others_wait();
         let (sleeps, onlookers) = (0 < state.sleeping, 0 < state.onlookers);
         let ends = state.draining && state.reserved == 0;
         drop(state);
@@ -243,9 +260,12 @@ impl Hub {
         self.search.notify_all();
     }
 
-    /// Something was changed that may have made runs due.
+    /// Something was changed that may have made runs due, or other work.
     pub(super) fn search(&self) {
-        self.lock().wants_sweep = true;
+        let mut state = self.lock();
+        state.wants_sweep = true;
+        state.hint_lines();
+        drop(state);
         self.search.notify_all();
     }
 
@@ -306,6 +326,7 @@ impl Hub {
         state.ready.clear();
         state.offered.clear();
         state.again.clear();
+        Self::drain_lines(&mut state);
         drop(state);
         self.work.notify_all();
     }

@@ -20,6 +20,7 @@ mod follow_ups;
 mod hooks;
 mod kinds;
 mod matrix;
+mod other_work;
 mod owners;
 mod plans;
 mod protected;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use holdpoint_state::clock::{Clock as _, SystemClock};
 
-use super::{Hub, State};
+use super::{Hub, Line, State};
 
 /// How long a wait for idleness sleeps at most before it looks again.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
@@ -25,10 +25,10 @@ impl Hub {
         state.onlookers += 1;
         let waited = self
             .changed
-            .wait_timeout_while(state, limit, |state| !state.active.is_empty());
+            .wait_timeout_while(state, limit, |state| state.is_active());
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.onlookers -= 1;
-        state.active.is_empty()
+        !state.is_active()
     }
 
     /// What is left of the limit when nothing is executed and a fresh search found nothing.
@@ -52,20 +52,26 @@ impl Hub {
             state.wants_sweep = true;
             state.idle_after_sweep = false;
             state.patient_until = None;
+            state.lines.iter_mut().for_each(Line::ask);
             self.search.notify_all();
             loop {
                 if state.draining || state.attached.is_none() {
                     return (state, None);
                 }
-                let busy =
-                    !state.active.is_empty() || !state.ready.is_empty() || 0 < state.reserved;
+                let lines = &state.lines;
+                let busy = !state.active.is_empty()
+                    || !state.ready.is_empty()
+                    || 0 < state.reserved
+                    || lines.iter().any(Line::is_busy);
                 let left = limit.saturating_sub(elapsed());
-                if !busy && state.idle_after_sweep {
+                if !busy && state.idle_after_sweep && lines.iter().all(Line::is_idle) {
                     return (state, Some(left));
                 }
-                let searched = !state.wants_sweep && !state.sweeping;
+                let searched =
+                    !state.wants_sweep && !state.sweeping && lines.iter().all(Line::was_searched);
                 let now = self.clock.monotonic();
-                let patient = state.patient_until.is_some_and(|until| now < until);
+                let patient = state.patient_until.is_some_and(|until| now < until)
+                    || lines.iter().any(|line| line.holds_back(now));
                 if !busy && searched && !state.search_failed && !patient {
                     break;
                 }
@@ -79,6 +85,7 @@ impl Hub {
                 if timeout.timed_out() {
                     // A store that could not be searched is asked again, but not at once.
                     state.search_failed = false;
+                    state.lines.iter_mut().for_each(Line::forget_failure);
                 }
             }
         }

@@ -6,20 +6,20 @@ use std::sync::PoisonError;
 use holdpoint_state::clock::MonotonicMillis;
 use holdpoint_state::effects::BackOff;
 
-use super::Hub;
+use super::{Hub, Next};
 use crate::engine::Early;
 use crate::id::RunId;
 
-/// What a worker does next.
+/// A run that a worker executes next.
 #[derive(Debug)]
-pub(crate) enum Work {
+pub(crate) enum Launch {
     /// A run that may be due.
     Found(RunId),
     /// A run that was claimed with its start.
     Early(Box<Early>),
 }
 
-impl Work {
+impl Launch {
     pub(crate) fn run(&self) -> &RunId {
         match self {
             Self::Found(run) => run,
@@ -52,22 +52,25 @@ pub(super) struct Postponed {
 }
 
 impl Hub {
-    /// The next run for a worker; none when the worker should end.
-    pub(crate) fn take(&self) -> Option<Work> {
+    /// What a worker does next; none when the worker should end.
+    pub(crate) fn take(&self) -> Option<Next> {
         let mut state = self.lock();
         loop {
             if let Some(early) = state.early.pop_front() {
-                return Some(Work::Early(early));
+                // A run as any other: other kinds are next.
+                state.turn = 1;
+                return Some(Next::Run(Launch::Early(early)));
             }
             // A place that is kept is filled or given up soon: then somebody has to be there.
             if state.draining && state.reserved == 0 {
                 return None;
             }
             let has_place = state.reserved == 0 || 0 < state.free();
-            if has_place && let Some(run) = state.dequeue() {
-                state.active.insert(run.clone());
-                return Some(Work::Found(run));
+            if has_place && let Some(next) = state.next() {
+                self.refill(&mut state);
+                return Some(next);
             }
+            self.refill(&mut state);
             if !state.saw_everything && !state.wants_sweep && !state.sweeping {
                 // The last search was cut off at its limit: there may be more.
                 state.wants_sweep = true;
@@ -114,6 +117,7 @@ impl Hub {
                 );
             }
         }
+        state.hint_lines();
         if state.again.remove(run) && !state.draining {
             state.enqueue(run);
         }

@@ -9,7 +9,7 @@ impl Hub {
     /// A place for a run that is about to be started, if one is free and nobody waits for it.
     pub(crate) fn reserve(&self) -> Option<Place<'_>> {
         let mut state = self.lock();
-        if state.draining || !state.ready.is_empty() || state.free() == 0 {
+        if state.draining || !state.ready.is_empty() || state.others_wait() || state.free() == 0 {
             return None;
         }
         let runner = Arc::clone(&state.places.as_ref()?.0);

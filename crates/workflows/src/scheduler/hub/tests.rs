@@ -23,6 +23,13 @@ fn runs(count: usize) -> Vec<RunId> {
         .collect()
 }
 
+fn take(hub: &Hub) -> Option<Launch> {
+    match hub.take()? {
+        Next::Run(launch) => Some(launch),
+        Next::Item(item) => panic!("nobody brought {item:?}"),
+    }
+}
+
 #[test]
 fn case_037_a_search_that_fails_postpones_what_is_due() {
     let hub = hub();
@@ -32,7 +39,7 @@ fn case_037_a_search_that_fails_postpones_what_is_due() {
     // Nothing has to happen for the next search: it comes with the interval, and finds what the first one would have found.
     assert_eq!(hub.wait_for_sweep(1), Some(0));
     hub.found(vec![run.clone()], 16);
-    assert!(hub.take().is_some_and(|work| *work.run() == run));
+    assert!(take(&hub).is_some_and(|work| *work.run() == run));
 }
 
 #[test]
@@ -62,7 +69,7 @@ fn case_047_runs_that_fail_together_do_not_come_back_together() {
     }
     while let Some(run) = {
         let ready = !hub.lock().ready.is_empty();
-        ready.then(|| hub.take()).flatten()
+        ready.then(|| take(&hub)).flatten()
     } {
         hub.give_back(run.run(), Taken::Failed, BackOff::default());
     }
@@ -96,7 +103,7 @@ fn a_run_that_was_interrupted_a_few_times_is_waited_for() {
     let fail = || {
         hub.lock().wants_sweep = true;
         hub.search.notify_all();
-        let taken = hub.take().unwrap();
+        let taken = take(&hub).unwrap();
         hub.give_back(taken.run(), Taken::Interrupted, BackOff::default());
     };
     let look = Duration::from_millis(150);
@@ -111,7 +118,7 @@ fn a_run_that_was_interrupted_a_few_times_is_waited_for() {
     assert!(hub.wait_until_idle(Duration::from_secs(20)).is_some());
     // An error that does not pass is not waited for at all.
     hub.offer(&run);
-    let taken = hub.take().unwrap();
+    let taken = take(&hub).unwrap();
     hub.give_back(taken.run(), Taken::Failed, BackOff::default());
     assert!(hub.wait_until_idle(Duration::from_secs(20)).is_some());
     // Whoever waits meets the run when its time has come, without being told.
@@ -120,7 +127,7 @@ fn a_run_that_was_interrupted_a_few_times_is_waited_for() {
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| hub.wait_until_idle(Duration::from_mins(1)).is_some());
         clock.advance(2_000);
-        let taken = hub.take().unwrap();
+        let taken = take(&hub).unwrap();
         hub.lock().postponed.clear();
         hub.detach();
         drop(taken);
@@ -128,4 +135,71 @@ fn a_run_that_was_interrupted_a_few_times_is_waited_for() {
     });
     hub.close();
     sweep.join().unwrap();
+}
+
+/// A line asks for more before it is empty, and holds no more than it should, however much is due.
+#[test]
+fn a_line_that_runs_low_is_filled_again_without_a_missed_turn() {
+    let hub = hub();
+    hub.open_lines(1);
+    let keys = |from: usize| -> Vec<String> { (from..100).map(|n| format!("{n:03}")).collect() };
+    let search = |from: usize| {
+        let known = hub.wait_for_search(0, 60_000).unwrap();
+        let keys = keys(from);
+        let limit = 4 + known;
+        let keys = keys.into_iter().take(limit).collect();
+        let batch = 4;
+        let found = Searched::Found { keys, limit, batch };
+        assert_eq!(hub.searched(0, found), None);
+    };
+    let take = || match hub.take() {
+        Some(Next::Item(item)) => item,
+        next => panic!("{next:?}"),
+    };
+    search(0);
+    let mut held = Vec::new();
+    for number in 0..20 {
+        assert!(hub.lock().lines.iter().all(Line::waits), "before {number}");
+        let item = take();
+        assert_eq!(item.key, format!("{number:03}"));
+        held.push(item);
+        if !hub.lock().lines.iter().any(Line::waits) {
+            // Nothing is done yet: the search meets those that are executed, and passes them.
+            search(0);
+        }
+    }
+    for item in held {
+        hub.give_back_item(&item, Left::Done, BackOff::default());
+    }
+    assert_eq!(
+        hub.lock().lines.iter().map(Line::executes).sum::<usize>(),
+        0
+    );
+}
+
+/// A search that began before an item was given back saw it as it was before, and must not have it executed once more.
+#[test]
+fn what_was_given_back_during_a_search_is_searched_for_again() {
+    let hub = hub();
+    hub.open_lines(1);
+    let search = || hub.wait_for_search(0, 60_000).unwrap();
+    let found = |keys: &[&str]| {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        let (limit, batch) = (16, 16);
+        hub.searched(0, Searched::Found { keys, limit, batch });
+    };
+    search();
+    found(&["a"]);
+    let Some(Next::Item(item)) = hub.take() else {
+        panic!("not in line");
+    };
+    hub.wake_lines();
+    search();
+    hub.give_back_item(&item, Left::Done, BackOff::default());
+    found(&["a"]);
+    assert!(!hub.lock().lines.iter().any(Line::waits));
+    // It is due once more after all: the search that was wanted meanwhile finds it.
+    search();
+    found(&["a"]);
+    assert!(hub.lock().lines.iter().all(Line::waits));
 }
