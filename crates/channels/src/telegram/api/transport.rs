@@ -217,10 +217,15 @@ mod tests {
         let proxy = Proxy::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
         let proxied = thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut seen = vec![0; 4_096];
-            let read = stream.read(&mut seen).unwrap();
+            // The request may come in pieces.
+            let (mut seen, mut piece) = (Vec::new(), [0; 4_096]);
+            while !seen.ends_with(b"\r\n\r\n") {
+                let read = stream.read(&mut piece).unwrap();
+                assert!(0 < read, "it ends before its request does");
+                seen.extend_from_slice(&piece[..read]);
+            }
             stream.write_all(answer).unwrap();
-            String::from_utf8_lossy(&seen[..read]).into_owned()
+            String::from_utf8_lossy(&seen).into_owned()
         });
         let patience = Patience {
             connect: Duration::from_secs(5),
