@@ -1,6 +1,10 @@
 //! What a person reads of a request, piece by piece, in the one order that every renderer keeps. Nothing is left out.
 //!
-//! Not here: how a piece looks (the renderers), and where it is cut (the transports).
+//! Rooms: `parts` is the plain text of a request and the messages that it takes.
+//!
+//! Not here: how a piece looks elsewhere (the renderers).
+
+pub mod parts;
 
 use holdpoint_state::clock::UnixMillis;
 

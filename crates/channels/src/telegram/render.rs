@@ -1,17 +1,16 @@
 //! How a decision looks in a chat: plain text in document order, cut into parts, and the buttons below the last of them. Pure.
 //!
-//! The host calls [`render`] before a request becomes pending, and the child when it sends: both must get the same bytes, since a
-//! part that was confirmed is known by the digest of its text.
+//! The text is that of the decisions domain, which counted its parts before the request became pending. Every child gets the same bytes:
+//! a part that was confirmed is known by the digest of its text.
 //!
 //! Not here: who sees it, and sending it.
 
-use holdpoint_decisions::document::{Segment, segments};
-use holdpoint_decisions::model::to_iso;
+use holdpoint_decisions::document::parts;
 use holdpoint_state::Digest;
 use serde_json::Value;
 
 use super::api::Button;
-use super::split::{self, Part, TooManyParts, split};
+use super::split::{self, Part, TooManyParts};
 use super::token::BotToken;
 use crate::protocol::{ChannelRequest, OpenRequest};
 
@@ -21,57 +20,7 @@ use crate::protocol::{ChannelRequest, OpenRequest};
 ///
 /// [`TooManyParts`]: nothing of it may be sent, and nothing may wait for its answer.
 pub fn render(request: &ChannelRequest) -> Result<Vec<Part>, TooManyParts> {
-    split(texts(&segments(request)), &request.fingerprint())
-}
-
-/// The text of each piece. Items that follow each other stay together, line by line.
-fn texts(segments: &[Segment<'_>]) -> Vec<String> {
-    let mut texts: Vec<String> = Vec::new();
-    let mut last = Kind::Alone;
-    for segment in segments {
-        let (kind, text) = text(segment);
-        match texts.last_mut() {
-            Some(before) if kind != Kind::Alone && kind == last => {
-                before.push('\n');
-                before.push_str(&text);
-            }
-            _ => texts.push(text),
-        }
-        last = kind;
-    }
-    texts
-}
-
-/// What stays together with its neighbours.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Alone,
-    Bullet,
-    Field,
-    Choice,
-}
-
-fn text(segment: &Segment<'_>) -> (Kind, String) {
-    match *segment {
-        Segment::Title(text)
-        | Segment::Summary(text)
-        | Segment::Paragraph(text)
-        | Segment::Section(text)
-        | Segment::Preformatted(text) => (Kind::Alone, text.to_owned()),
-        Segment::Bullet(text) => (Kind::Bullet, format!("• {text}")),
-        Segment::Field { label, value } => (Kind::Field, format!("{label}: {value}")),
-        Segment::Deadline { at, automatic } => {
-            let then = match automatic {
-                Some(label) => format!("\"{label}\" is chosen automatically."),
-                None => "the decision ends without an answer.".to_owned(),
-            };
-            (Kind::Alone, format!("From {} on {then}", to_iso(at)))
-        }
-        Segment::Choice { label, prompt, .. } => match prompt {
-            Some(prompt) => (Kind::Choice, format!("→ {label}: {prompt}")),
-            None => (Kind::Choice, format!("→ {label}")),
-        },
-    }
+    parts::parts(request)
 }
 
 /// The buttons of a request, one for each choice.

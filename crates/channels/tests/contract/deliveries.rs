@@ -3,9 +3,13 @@
 use holdpoint_channels::commands::{Recovery, recover};
 use holdpoint_channels::model::{RecoverAction, RejectReason, Relayed};
 use holdpoint_channels::protocol::{ErrorCode, Order, SendState};
+use holdpoint_decisions::model::{Block, Choice, Choices, Presentation};
+use holdpoint_decisions::node::HumanDecision;
 use holdpoint_state::Actor;
+use holdpoint_workflows::definition::Workflow;
+use serde_json::{Value, json};
 
-use crate::support::{Fixture, LEASE_MS, draft, go, message, rejected, taken, timed};
+use crate::support::{Fixture, LEASE_MS, LONG, draft, go, message, rejected, taken, timed};
 use holdpoint_channels::protocol::AnswerOutcome;
 
 const UNKNOWN: Option<ErrorCode> = Some(ErrorCode::TelegramResponseUnknown);
@@ -202,6 +206,46 @@ fn a_part_with_other_content_is_never_sent_over() {
     assert_eq!(relayed, rejected(RejectReason::OtherContent));
     let elsewhere = adapter.part(&mut showing.clone(), message("999", 1, 0));
     assert_eq!(elsewhere, rejected(RejectReason::NotAllowed));
+}
+
+#[test]
+fn channel_20_a_document_of_twenty_one_parts_is_never_pending() {
+    // Two of these do not fit into one message.
+    let long = "x".repeat(2_100);
+    let asks = |count: usize| {
+        let blocks = vec![Block::paragraph(long.as_str()); count];
+        let choices = Choices::new([("go", Choice::new("Go"))]).unwrap();
+        let gate = HumanDecision::between("Ship", choices)
+            .shows(Presentation::new("Ship it?", blocks).unwrap());
+        Workflow::new("long")
+            .start_at("gate")
+            .node("gate", gate.into_kind())
+            .switch("gate", "$.choice", [("go", "end")])
+            .compute("end", |ctx| ctx.output::<Value>("gate"))
+            .build()
+            .unwrap()
+    };
+    let pending = "SELECT (SELECT count(*) FROM human_decisions) + (SELECT count(*) FROM interactive_requests)";
+
+    let fixture = Fixture::new();
+    let run = fixture.workflows.run(&asks(21), json!({})).unwrap();
+    assert_eq!(fixture.go_on(&run)["status"], "failed");
+    let error = fixture.workflows.wait(&run, LONG).unwrap().error.unwrap();
+    assert!(
+        error.contains("has 21; the limit is 20 parts for one recipient"),
+        "{error}"
+    );
+    assert_eq!(fixture.count(pending), 0);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+    assert_eq!(fixture.effects(), Vec::<String>::new());
+
+    // One part less is shown.
+    let run = fixture.workflows.run(&asks(20), json!({})).unwrap();
+    assert_eq!(fixture.go_on(&run)["status"], "waiting");
+    assert_eq!(fixture.count(pending), 2);
+    adapter.told_to_present();
 }
 
 #[test]

@@ -27,7 +27,7 @@ use holdpoint_workflows::{RunId, SchedulerOptions, WorkflowError, Workflows};
 use serde_json::{Value, json};
 
 /// The longest that a test waits for something that must happen.
-const LONG: Duration = Duration::from_mins(1);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 /// The lease of a host, in milliseconds.
 pub(crate) const LEASE_MS: i64 = 30_000;
 /// The user that may answer.

@@ -336,12 +336,11 @@ fn evidence_of_another_text_is_never_sent_over() -> Result {
 }
 
 #[test]
-fn channel_20_a_document_of_too_many_parts_is_refused_before_anything_is_sent() -> Result {
+fn channel_20_a_child_sends_nothing_of_a_document_of_too_many_parts() -> Result {
+    // Nobody can ask this; and if it came to a child all the same:
     let request = request_of_parts(21);
-    // What the host asks before the request becomes pending.
     let refused = render(&request).unwrap_err();
     assert_eq!(refused, TooManyParts { observed: 21 });
-    // And if it came to a child all the same.
     let server = DevServer::start(&token())?;
     let mut host = Host::start(&server)?;
     let report = host.present(&request, &[])?;

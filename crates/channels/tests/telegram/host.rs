@@ -12,7 +12,8 @@ use holdpoint_channels::protocol::{
     Order, PresentReport, Report, Response, SettleOutcome, SettleReport, ToAdapter, Token, Verdict,
     read_line,
 };
-use holdpoint_channels::telegram::{self, Exit, Patience, Settings};
+use holdpoint_channels::telegram::{self, Exit, PARTS_MAX, Patience, Settings};
+use holdpoint_decisions::digest::DocumentDigest;
 use holdpoint_decisions::model::{Block, Choice, Choices, Draft, Presentation, Request, TextInput};
 use holdpoint_state::clock::{ManualClock, UnixMillis};
 use zeroize::Zeroizing;
@@ -316,5 +317,16 @@ pub(crate) fn draft(paragraphs: &[&str]) -> Draft {
 pub(crate) fn request_of_parts(parts: usize) -> ChannelRequest {
     // Two of these do not fit into one part, and the short texts around them fit beside any.
     let long = "x".repeat(2_100);
-    request(&vec![long.as_str(); parts])
+    let long = vec![long.as_str(); parts];
+    if parts <= PARTS_MAX {
+        return request(&long);
+    }
+    // None that anybody could ask: a host would have to make it up.
+    let blocks = long.iter().map(|text| Block::paragraph(*text)).collect();
+    let presentation = Presentation::new("Ship it?", blocks).unwrap();
+    ChannelRequest {
+        presentation_digest: DocumentDigest::of(&presentation).unwrap(),
+        presentation,
+        ..request(&[])
+    }
 }

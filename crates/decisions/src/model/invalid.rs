@@ -9,7 +9,7 @@ pub const BLOCKS_MAX: u64 = 256;
 /// The most items of one list of bullets or fields.
 pub const ITEMS_MAX: u64 = 256;
 /// The most parts that a channel may split one request into, for one recipient.
-pub const TRANSPORT_PARTS_MAX: u64 = 20;
+pub const TRANSPORT_PARTS_MAX: usize = 20;
 /// The longest actor id, event id and idempotency key, in bytes.
 pub const IDENTITY_BYTES_MAX: u64 = 256;
 /// How many hex digits of the presentation digest are shown as its fingerprint.

@@ -9,11 +9,12 @@ use super::choice::Choices;
 use super::fields::Fields;
 use super::id::{Audience, DecisionId};
 use super::instant::{from_iso, to_iso};
-use super::invalid::Invalid;
+use super::invalid::{Invalid, Limit};
 use super::presentation::Presentation;
 use super::response::Response;
 use super::text::{self, Lines};
 use crate::digest::{self, DocumentDigest};
+use crate::document::parts;
 
 /// The schema of a request.
 pub const REQUEST_SCHEMA: &str = "pi-workflows.human-decision-request.v1";
@@ -182,7 +183,16 @@ impl Request {
             .map(|default| Response::check(default, &draft.choices))
             .transpose()
             .map_err(|code| Invalid::Default { code })?;
-        Self::checked(draft, expires_at, default_response)
+        let request = Self::checked(draft, expires_at, default_response)?;
+        // Whoever is to be reached later must be able to show all of it. A stored request was counted when it was made.
+        match parts::parts(&request.for_channels()) {
+            Ok(_) => Ok(request),
+            Err(too_many) => Err(Invalid::Limit {
+                at: "the document".to_owned(),
+                limit: Limit::TransportParts,
+                observed: too_many.observed as u64,
+            }),
+        }
     }
 
     /// What remains to be checked once the deadline is known.
