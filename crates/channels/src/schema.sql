@@ -8,6 +8,8 @@ CREATE TABLE channels (
     adapter_type TEXT NOT NULL CHECK (adapter_type = 'telegram' OR adapter_type = 'pi'),
     profile_key TEXT NOT NULL CHECK (profile_key <> ''),
     created_at INTEGER NOT NULL,
+    -- The provider wants nothing shown or settled here before this instant. It only grows.
+    quiet_until INTEGER,
     UNIQUE (adapter_type, profile_key)
 ) STRICT;
 

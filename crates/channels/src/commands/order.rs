@@ -51,7 +51,17 @@ pub fn next(session: &Session<'_>, config: &Config) -> Result<Next, ChannelError
         let (row, choice) = {
             let snapshot = session.db.snapshot()?;
             let row = read::channel(&snapshot.sql(), session.channel)?;
-            (row, choose(&snapshot, session.channel, config, now)?)
+            let quiet = row
+                .as_ref()
+                .and_then(|row| row.quiet_until)
+                .is_some_and(|until| now < until);
+            let choice = if quiet {
+                // Nothing is sent while the provider wants a pause, whichever effect met it. Answers are read meanwhile.
+                Choice::Poll(open_here(&snapshot, session.channel, now)?)
+            } else {
+                choose(&snapshot, session.channel, config, now)?
+            };
+            (row, choice)
         };
         let Some(row) = row else {
             return Err(ChannelError::Corrupt {

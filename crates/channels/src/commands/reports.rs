@@ -138,7 +138,7 @@ fn present(
         retry_after: report.retry_after,
         result,
     };
-    close(change, &found, &ended)?;
+    let _again = close(change, &found, &ended)?;
     if report.state == SendState::Confirmed {
         channels::insert_shown(change, channel, &report.decision_id)?;
     }
@@ -186,10 +186,10 @@ fn settle(
         retry_after: report.retry_after,
         result: json!({}),
     };
-    close(change, &found, &ended)?;
+    let again = close(change, &found, &ended)?;
     let is_over = match report.state {
         SendState::Confirmed => true,
-        SendState::Failed => CHANNEL_ATTEMPTS_MAX <= found.attempts,
+        SendState::Failed => again == Again::No,
         SendState::Unknown => false,
     };
     if is_over {
@@ -206,8 +206,29 @@ struct Ended {
     result: serde_json::Value,
 }
 
+/// Whether another attempt begins by itself after a failed one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    Yes,
+    No,
+}
+
+/// How many attempts of one effect may end with a wait: without a bound a provider that always wants one would fill the store.
+const WAITS_MAX: u32 = 100;
+
+/// How many attempts of this effect, the present one with them, only had to wait: the provider wanted a pause, or was not there. They
+/// do not use up the attempts that an effect has (field case 93).
+fn waits(change: &Change<'_>, found: &InFlight, ended: &Ended) -> Result<u32, ChannelError> {
+    let words = [ErrorCode::TelegramHttp(429), ErrorCode::TelegramUnreachable];
+    let is_wait =
+        ended.state == SendState::Failed && ended.error.is_some_and(|code| words.contains(&code));
+    let [first, second] = words.map(|code| code.to_string());
+    let earlier = messages::waits(change, found, [&first, &second])?;
+    Ok((earlier + u32::from(is_wait)).min(WAITS_MAX))
+}
+
 /// Settles the effect, and writes the record.
-fn close(change: &mut Change<'_>, found: &InFlight, ended: &Ended) -> Result<(), ChannelError> {
+fn close(change: &mut Change<'_>, found: &InFlight, ended: &Ended) -> Result<Again, ChannelError> {
     let error = || ended.error.map(|code| code.to_string());
     let settlement = match ended.state {
         SendState::Confirmed => Settlement::Applied {
@@ -223,8 +244,17 @@ fn close(change: &mut Change<'_>, found: &InFlight, ended: &Ended) -> Result<(),
         .retry_after
         .map(|seconds| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX));
     let not_before = wait_ms.map(|wait_ms| change.now().plus(wait_ms));
+    let waits = waits(change, found, ended)?;
+    let again = if found.attempts.saturating_sub(waits) < CHANNEL_ATTEMPTS_MAX {
+        Again::Yes
+    } else {
+        Again::No
+    };
     if let Some(attempt) = change.attempt_in_flight(&found.effect_id)? {
-        change.settle_effect_not_before(&attempt, settlement, not_before)?;
+        change.settle_effect_not_before(&attempt, settlement, not_before, waits)?;
+    }
+    if let Some(not_before) = not_before {
+        channels::keep_quiet_until(change, not_before)?;
     }
     let parts = parts::of_decision(change, &found.channel, &found.attempt.decision_id)?;
     let ending = Ending {
@@ -233,7 +263,8 @@ fn close(change: &mut Change<'_>, found: &InFlight, ended: &Ended) -> Result<(),
         error: ended.error,
         finished_at: change.now(),
     };
-    messages::insert_ending(change, found, &ending, None)
+    messages::insert_ending(change, found, &ending, None)?;
+    Ok(again)
 }
 
 fn answer(

@@ -4,6 +4,7 @@
     reason = "store room: may ask Change for SQL"
 )]
 
+use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::sql::{OptionalExtension as _, named_params};
 use holdpoint_state::{Change, StateError};
@@ -46,6 +47,21 @@ pub(crate) fn advance_cursor(change: &mut Change<'_>, cursor: u64) -> Result<(),
         .execute(named_params! {
             ":key": key, ":name": TELEGRAM_CURSOR, ":value": cursor.to_string(), ":now": change.now(),
         })?;
+    Ok(())
+}
+
+/// Notes until when the provider wants nothing sent in this change's channel. It never comes nearer.
+pub(crate) fn keep_quiet_until(
+    change: &mut Change<'_>,
+    instant: UnixMillis,
+) -> Result<(), StateError> {
+    let key = change.resource_key()?;
+    change
+        .sql()
+        .prepare_cached(
+            "UPDATE channels SET quiet_until = :at WHERE resource_key = :key AND (quiet_until IS NULL OR quiet_until < :at)",
+        )?
+        .execute(named_params! { ":key": key, ":at": instant })?;
     Ok(())
 }
 

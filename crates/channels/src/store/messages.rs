@@ -80,6 +80,19 @@ pub(crate) fn by_attempt(
     read::attempt(&change.sql(), attempt_id)
 }
 
+/// How many ended attempts of the effect of an attempt have one of these errors.
+pub(crate) fn waits(
+    change: &Change<'_>,
+    found: &InFlight,
+    words: [&str; 2],
+) -> Result<u32, ChannelError> {
+    Ok(read::waits(
+        &change.sql(),
+        &found.attempt.attempt_id,
+        words,
+    )?)
+}
+
 /// The attempts of this change's channel that are in flight.
 pub(crate) fn in_flight(
     change: &Change<'_>,

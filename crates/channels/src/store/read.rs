@@ -18,6 +18,8 @@ use crate::protocol::MessageRef;
 pub(crate) struct ChannelRow {
     pub(crate) revision: u64,
     pub(crate) cursor: u64,
+    /// Before this instant the provider wants nothing sent.
+    pub(crate) quiet_until: Option<UnixMillis>,
 }
 
 pub(crate) fn channel(
@@ -27,13 +29,14 @@ pub(crate) fn channel(
     Ok(sql
         .prepare_cached(
             "SELECT r.revision, coalesce((SELECT cursor_value FROM channel_cursors k
-                 WHERE k.channel_key = c.resource_key AND k.cursor_key = :name), '0')
+                 WHERE k.channel_key = c.resource_key AND k.cursor_key = :name), '0'), c.quiet_until
              FROM channels c JOIN resources r ON r.resource_key = c.resource_key WHERE c.channel_id = :channel",
         )?
         .query_row(named_params! { ":channel": channel, ":name": TELEGRAM_CURSOR }, |row| {
             Ok(ChannelRow {
                 revision: row.get::<_, i64>(0)?.unsigned_abs(),
                 cursor: row.get::<_, String>(1)?.parse().unwrap_or(0),
+                quiet_until: row.get(2)?,
             })
         })
         .optional()?)
@@ -195,6 +198,25 @@ pub(crate) fn in_flight(sql: &Sql<'_>, channel: &ChannelId) -> Result<Vec<InFlig
     // Two attempts of one effect may have begun in one millisecond: the name says which is the present one.
     found.retain(|one: &InFlight| one.is_present());
     Ok(found)
+}
+
+/// How many ended attempts of the effect of an attempt had to wait and were not refused: their error is one of these words.
+pub(crate) fn waits(
+    sql: &Sql<'_>,
+    attempt_id: &str,
+    [first, second]: [&str; 2],
+) -> Result<u32, StateError> {
+    Ok(sql
+        .prepare_cached(
+            "SELECT count(*) FROM channel_messages m JOIN effect_attempts a ON a.resource_key = m.effect_key
+             JOIN blobs b ON b.blob_hash = a.error_hash
+             WHERE m.attempt_id = :attempt AND m.status = 'pending' AND a.outcome = 'rejected'
+                 AND (CAST(b.content AS TEXT) = :first OR CAST(b.content AS TEXT) = :second)",
+        )?
+        .query_row(
+            named_params! { ":attempt": attempt_id, ":first": first, ":second": second },
+            |row| row.get(0),
+        )?)
 }
 
 impl InFlight {

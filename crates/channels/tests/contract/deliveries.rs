@@ -100,6 +100,65 @@ fn channel_11_a_provider_that_wants_a_pause_gets_it() {
 }
 
 #[test]
+fn channel_11_a_wanted_pause_is_one_of_the_whole_bot_and_outlives_its_host() {
+    let fixture = Fixture::new();
+    let (_, first) = fixture.ask(draft);
+    fixture.store.clock().advance(1);
+    let (_, second) = fixture.ask(draft);
+    {
+        let host = fixture.host();
+        let mut adapter = host.adapter("epoch-1");
+        let showing = adapter.told_to_present();
+        assert_eq!(showing.decision_id, first.as_str());
+        adapter.report(
+            &showing.attempt_id,
+            showing.presented(SendState::Failed, Some(refused(429)), Some(40)),
+        );
+        // The other request has met no refusal, and is not shown all the same.
+        assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+        fixture.store.clock().advance(LEASE_MS.unsigned_abs());
+    }
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-2");
+    fixture.store.clock().advance(9_999);
+    assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+    fixture.store.clock().advance(1);
+    assert_eq!(adapter.show().decision_id, first.as_str());
+    assert_eq!(adapter.show().decision_id, second.as_str());
+}
+
+#[test]
+fn channel_11_a_wait_uses_up_none_of_the_three_attempts() {
+    let fixture = Fixture::new();
+    fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let waits = [
+        (refused(429), Some(7)),
+        (ErrorCode::TelegramUnreachable, None),
+        (refused(429), Some(7)),
+        (ErrorCode::TelegramUnreachable, None),
+    ];
+    let refusals = [(refused(400), None); 3];
+    for (number, (code, retry_after)) in (1..).zip(waits.into_iter().chain(refusals)) {
+        let showing = adapter.told_to_present();
+        adapter.report(
+            &showing.attempt_id,
+            showing.presented(SendState::Failed, Some(code), retry_after),
+        );
+        assert_eq!(
+            fixture.effects(),
+            [format!("channel.delivery rejected {number}")]
+        );
+        for _ in 0..3 {
+            fixture.store.clock().advance(25_000);
+            fixture.db().renew(&host.claim).unwrap();
+        }
+    }
+    assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+}
+
+#[test]
 fn channel_12_after_a_doubt_on_the_second_part_a_retry_starts_there() {
     let fixture = Fixture::new();
     let (_, decision) = fixture.ask(draft);

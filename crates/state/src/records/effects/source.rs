@@ -126,11 +126,12 @@ impl Change<'_> {
         attempt: &EffectAttempt,
         settlement: Settlement,
     ) -> Result<(), StateError> {
-        self.settle_effect_not_before(attempt, settlement, None)
+        self.settle_effect_not_before(attempt, settlement, None, 0)
     }
 
     /// As [`Change::settle_effect`], with the instant before which the provider wants no further attempt. It matters for
-    /// rejected effects of the channel scope, which are tried again, and for interrupted ones.
+    /// rejected effects of the channel scope, which are tried again, and for interrupted ones. `uncounted` of the attempts, this one with
+    /// them, do not count against the limit of those: what only had to wait was not refused.
     ///
     /// # Errors
     ///
@@ -144,6 +145,7 @@ impl Change<'_> {
         attempt: &EffectAttempt,
         settlement: Settlement,
         not_before: Option<UnixMillis>,
+        uncounted: u32,
     ) -> Result<(), StateError> {
         let owner = self.source_owner()?;
         let row = store::fetch(&self.kernel_sql(), attempt.key)?
@@ -176,7 +178,9 @@ impl Change<'_> {
             });
         }
         let retry_at = match (to, row.scope) {
-            (EffectState::Rejected, OwnerScope::Channel) if row.attempts < CHANNEL_ATTEMPTS_MAX => {
+            (EffectState::Rejected, OwnerScope::Channel)
+                if row.attempts.saturating_sub(uncounted) < CHANNEL_ATTEMPTS_MAX =>
+            {
                 Some(BackOff::default().next_attempt_at(self.now(), row.attempts, not_before))
             }
             (EffectState::Pending, _) => not_before,

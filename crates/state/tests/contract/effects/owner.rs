@@ -52,7 +52,7 @@ fn a_providers_retry_after_binds_the_owner_too() {
     let attempt = executing(begin(store.db(), &claim, &effect).unwrap());
     let at = later(&store, 5_000);
     work(store.db(), &claim, move |change| {
-        change.settle_effect_not_before(&attempt, Settlement::Interrupted, Some(at))
+        change.settle_effect_not_before(&attempt, Settlement::Interrupted, Some(at), 0)
     })
     .unwrap();
     is_not_due(begin(store.db(), &claim, &effect), at);
