@@ -45,7 +45,7 @@ fn hosted<T: Send + 'static>(
 fn lost<T: std::fmt::Debug>(result: Result<T, StateError>, of: &Resource, why: ClaimLostReason) {
     match result {
         Err(StateError::ClaimLost { resource, reason }) => {
-            assert_eq!((&resource, reason), (of, why))
+            assert_eq!((&resource, reason), (of, why));
         }
         other => panic!("not lost: {other:?}"),
     }
@@ -116,7 +116,10 @@ fn what_a_dead_host_began_is_ambiguous_and_its_report_comes_too_late() {
         change.recover_effects_with(Some("host_restarted"))
     })
     .unwrap();
-    assert_eq!(recovered.ambiguous, [attempt.effect_id.clone()]);
+    assert_eq!(
+        recovered.ambiguous,
+        std::slice::from_ref(&attempt.effect_id)
+    );
     assert_eq!(
         content(store.db(), &attempt.effect_id).error.as_deref(),
         Some("host_restarted")
