@@ -32,10 +32,25 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`], also about what is configured already: a wrong file is not written over.
+    /// [`ConfigError`], also about what is configured already: a wrong file is not written over. [`ConfigError::SharedToken`] when another
+    /// profile has this token, since then no configuration could be loaded any more.
     pub fn token(&self, directory: &Path) -> Result<Token, ConfigError> {
-        self.merged(directory)?;
-        files::read_token(&self.token_file)
+        let (channels, credentials) = self.merged(directory)?;
+        let token = files::read_token(&self.token_file)?;
+        for (name, other) in &channels.telegram_profiles {
+            // A token of another profile that can't be read now is no reason not to set this one up.
+            let read = credentials
+                .telegram
+                .get(&other.credential)
+                .and_then(|credential| files::read_token(&credential.token_file).ok());
+            if *name != self.profile && read.as_ref() == Some(&token) {
+                return Err(ConfigError::SharedToken {
+                    first: name.clone(),
+                    second: self.profile.clone(),
+                });
+            }
+        }
+        Ok(token)
     }
 
     /// Writes the configuration with the profile in it.

@@ -348,6 +348,42 @@ fn setting_up_adds_and_keeps() {
 }
 
 #[test]
+fn a_token_of_another_profile_is_refused_before_anything_is_written() {
+    let place = Place::new();
+    place.write("copy", SECRET);
+    place.write("second", "654321:other-secret");
+    let setup = Setup {
+        profile: "dev".into(),
+        credential: "dev".into(),
+        token_file: place.directory.join("copy"),
+        allowed_user_ids: vec!["7".into()],
+        allowed_chat_ids: vec!["7".into()],
+        audience: "operator".into(),
+    };
+    let shared = |setup: &Setup| match setup.token(&place.directory) {
+        Err(ConfigError::SharedToken { first, second }) => Some((first, second)),
+        _ => None,
+    };
+    let both = Some(("ops".to_owned(), "dev".to_owned()));
+    assert_eq!(shared(&setup), both);
+    // A credential that another profile has is taken from it as well.
+    let taken = Setup {
+        credential: "bot".into(),
+        token_file: place.directory.join("second"),
+        ..setup.clone()
+    };
+    assert_eq!(shared(&taken), both);
+    // The same profile may be set up again with its own token.
+    let again = Setup {
+        profile: "ops".into(),
+        credential: "bot".into(),
+        ..setup
+    };
+    assert!(again.token(&place.directory).is_ok());
+    assert_eq!(place.load().unwrap().profiles().len(), 1);
+}
+
+#[test]
 fn a_first_profile_makes_the_directory() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("a").join("holdpoint");
