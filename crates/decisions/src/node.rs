@@ -362,8 +362,11 @@ impl Parts {
     /// The wait with its request and rows.
     fn park(plan: Plan) -> Park {
         let draft = plan.document();
+        let planned = plan.clone();
         Park::new(draft)
             .decision()
+            // A deadline that has passed, or lies after the last instant there is.
+            .checked_at(move |now| planned.check_at(now).map_err(|invalid| refused(&invalid)))
             .asking(move |waiting| {
                 let request = plan.request(waiting).map_err(DecisionError::from)?;
                 Ok(Asked {

@@ -43,7 +43,7 @@ pub use compose::{
 };
 pub use context::{Context, NodeContext, NodeError};
 pub use custom::{Asked, Cases, CustomNode, NodeStep, Park, Parked, Waiting};
-pub(crate) use custom::{Asking, Beside};
+pub(crate) use custom::{Asking, Beside, Checking};
 pub use decision::{Choice, Decided};
 pub(crate) use decision::{
     agent as decision_agent, edge as decision_edge, problem as problem_of_choices,

@@ -121,7 +121,9 @@ pub enum Invalid {
     #[error("a decision has `onTimeout` or `expiresAt`, not both")]
     TwoDeadlines,
     /// The time until the deadline is no duration.
-    #[error("`afterMs` is a finite number of milliseconds above 0")]
+    #[error(
+        "`afterMs` is a number of milliseconds above 0 that ends at an instant before the year 10000"
+    )]
     AfterMs,
     /// The deadline is not after the creation.
     #[error("`expiresAt` is an instant after the creation of the request")]

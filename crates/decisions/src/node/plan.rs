@@ -96,6 +96,12 @@ impl Plan {
         self.of(anywhere, begin).map(drop)
     }
 
+    /// Everything that can be wrong with it when it is asked at this instant.
+    pub(super) fn check_at(&self, now: UnixMillis) -> Result<(), Invalid> {
+        self.of(("run", "workflow", "node", "attempt"), now)
+            .map(drop)
+    }
+
     /// The request of an attempt that waits.
     pub(super) fn request(&self, waiting: &Waiting<'_>) -> Result<Request, Invalid> {
         let whose = (

@@ -207,6 +207,11 @@ fn decision_09_what_can_not_be_asked_fails_the_attempt_and_leaves_nothing() {
         // A text is missing, and a choice that does not exist.
         policy(1.0, "redo"),
         policy(1.0, "sink"),
+        // Beyond the last instant, but only when it is counted from now.
+        policy(253_402_300_799_000.0, "ship"),
+        // The deadline has come before anybody was asked: nobody could ever be.
+        Deadline::ExpiresAt(fixture.now()),
+        Deadline::ExpiresAt(fixture.now().plus(-1_000)),
     ] {
         let run = started(
             &fixture,

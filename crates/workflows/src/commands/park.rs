@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::worker::Said;
 use super::{Touches, claim, messages};
-use crate::definition::{Asking, Beside, OWN_NODE_TYPES, Park, Parked, Waiting};
+use crate::definition::{
+    Asking, Beside, Checking, NodeError, OWN_NODE_TYPES, Park, Parked, Waiting,
+};
 use crate::error::WorkflowError;
 use crate::id::{AttemptId, NodeId, RunId};
 use crate::model::{
@@ -32,6 +34,7 @@ pub struct Ask {
     pub(crate) detail: Option<String>,
     pub(crate) prompt: Option<String>,
     pub(crate) asking: Option<Asking>,
+    pub(crate) checking: Option<Checking>,
     pub(crate) beside: Option<Beside>,
 }
 
@@ -44,6 +47,7 @@ impl Ask {
             detail: None,
             prompt: None,
             asking: None,
+            checking: None,
             beside: None,
         }
     }
@@ -60,6 +64,7 @@ impl Ask {
             detail: park.detail,
             prompt: None,
             asking: park.asking,
+            checking: park.checking,
             beside: park.beside,
         }
     }
@@ -74,6 +79,11 @@ impl Ask {
     /// The contract.
     pub(crate) fn contract(&self) -> &serde_json::Value {
         &self.contract
+    }
+
+    /// What the present instant shows to be wrong with it.
+    pub(crate) fn check_at(&self, now: UnixMillis) -> Result<(), NodeError> {
+        self.checking.as_ref().map_or(Ok(()), |check| check(now))
     }
 
     /// Whether code of another domain belongs to it, which can't travel from a worker process to its host.

@@ -116,6 +116,9 @@ pub(crate) type Beside =
 /// Makes the request of a parked attempt, in the same transaction.
 pub(crate) type Asking = Arc<dyn Fn(&Waiting<'_>) -> Result<Asked, WorkflowError> + Send + Sync>;
 
+/// Looks at a draft with the present instant.
+pub(crate) type Checking = Arc<dyn Fn(UnixMillis) -> Result<(), NodeError> + Send + Sync>;
+
 /// A wait: the attempt is parked until the domain that brought its kind settles it.
 #[derive(Clone)]
 pub struct Park {
@@ -123,6 +126,7 @@ pub struct Park {
     pub(crate) detail: Option<String>,
     pub(crate) is_decision: bool,
     pub(crate) asking: Option<Asking>,
+    pub(crate) checking: Option<Checking>,
     pub(crate) beside: Option<Beside>,
 }
 
@@ -134,6 +138,7 @@ impl Park {
             detail: None,
             is_decision: false,
             asking: None,
+            checking: None,
             beside: None,
         }
     }
@@ -152,13 +157,24 @@ impl Park {
         self
     }
 
+    /// Tells what only the present instant can show to be wrong with the draft, such as a deadline that has passed: an error fails the
+    /// attempt. Called after [`CustomNode::execute`], where the node was executed, just before the attempt is to wait.
+    #[must_use]
+    pub fn checked_at(
+        mut self,
+        check: impl Fn(UnixMillis) -> Result<(), NodeError> + Send + Sync + 'static,
+    ) -> Self {
+        self.checking = Some(Arc::new(check));
+        self
+    }
+
     /// Lets the domain make its request in the transaction that parks the attempt: its id, and a contract that holds what only that
     /// transaction knows, such as the one instant of it. What [`Park::new`] was given is then the draft from which this is made; a
     /// worker process sends the draft, and the host makes the request of it ([`CustomNode::park_again`]).
     ///
     /// Pure and cheap: the one writer of the process waits for it, and it is called again when the transaction has to be made again.
     /// An error leaves the attempt as it was, so that it is tried again later: what can be wrong with the draft is found in
-    /// [`CustomNode::execute`].
+    /// [`CustomNode::execute`] and by [`Park::checked_at`].
     #[must_use]
     pub fn asking(
         mut self,

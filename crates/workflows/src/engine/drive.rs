@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::effects::{EffectStart, Settlement};
 use holdpoint_state::{Digest, Payload};
 use serde_json::Value;
@@ -343,10 +344,13 @@ impl<H: Host> Drive<'_, H> {
             return Judged::Doubt;
         }
         let end = match ended {
-            Ended::Ask(ask) if !timed_out => match storable(ask.contract()) {
-                Ok(_) => return Judged::Ask(ask),
-                Err(error) => End::rejected(error, None),
-            },
+            Ended::Ask(ask) if !timed_out => {
+                let checked = ask.check_at(UnixMillis(self.host.now()));
+                match checked.and_then(|()| storable(ask.contract())) {
+                    Ok(_) => return Judged::Ask(ask),
+                    Err(error) => End::rejected(error, None),
+                }
+            }
             ended => End::of(ended, timed_out, cut_short, acts),
         };
         let result = self.result(node, current, end.outcome, (end.output, end.error.as_ref()));
