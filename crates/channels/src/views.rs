@@ -31,6 +31,10 @@ pub struct ChannelView {
     pub unsettled: u64,
     /// How many deliveries and settlements wait for a person.
     pub ambiguous: u64,
+    /// How many open decisions are not shown there, because every attempt of theirs was refused.
+    pub refused: u64,
+    /// Until when the provider wants nothing sent there, if it still does.
+    pub quiet_until: Option<UnixMillis>,
 }
 
 /// A delivery or settlement that may have been done: only a person can say.
@@ -69,7 +73,13 @@ pub fn list(snapshot: &Snapshot<'_>, now: UnixMillis) -> Result<Vec<ChannelView>
                      SELECT 1 FROM human_decision_resolutions w WHERE w.decision_key = d.resource_key)),
              (SELECT count(*) FROM channel_shown s JOIN human_decisions d ON d.decision_id = s.decision_id
                  JOIN human_decision_resolutions w ON w.decision_key = d.resource_key WHERE s.channel_key = c.resource_key),
-             (SELECT count(*) FROM effects e WHERE e.source_key = c.resource_key AND e.status = 'ambiguous')
+             (SELECT count(*) FROM effects e WHERE e.source_key = c.resource_key AND e.status = 'ambiguous'),
+             (SELECT count(DISTINCT m.decision_id) FROM effects e JOIN channel_messages m ON m.effect_key = e.resource_key
+                 JOIN human_decisions d ON d.decision_id = m.decision_id
+                 WHERE e.source_key = c.resource_key AND e.effect_type = 'channel.delivery' AND e.status = 'rejected'
+                     AND e.next_attempt_at IS NULL AND NOT EXISTS (
+                         SELECT 1 FROM human_decision_resolutions w WHERE w.decision_key = d.resource_key)),
+             CASE WHEN c.quiet_until > :now THEN c.quiet_until END
          FROM channels c JOIN resources r ON r.resource_key = c.resource_key ORDER BY c.channel_id",
     )?;
     let rows = statement.query_map(named_params! { ":now": now }, |row| {
@@ -81,6 +91,8 @@ pub fn list(snapshot: &Snapshot<'_>, now: UnixMillis) -> Result<Vec<ChannelView>
             open: row.get::<_, i64>(4)?.unsigned_abs(),
             unsettled: row.get::<_, i64>(5)?.unsigned_abs(),
             ambiguous: row.get::<_, i64>(6)?.unsigned_abs(),
+            refused: row.get::<_, i64>(7)?.unsigned_abs(),
+            quiet_until: row.get(8)?,
         })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -3,9 +3,11 @@
 use holdpoint_channels::commands::{Recovery, recover};
 use holdpoint_channels::model::{RecoverAction, RejectReason, Relayed};
 use holdpoint_channels::protocol::{ErrorCode, Order, SendState};
+use holdpoint_channels::views;
 use holdpoint_decisions::model::{Block, Choice, Choices, Presentation};
 use holdpoint_decisions::node::HumanDecision;
 use holdpoint_state::Actor;
+use holdpoint_state::clock::{Clock as _, UnixMillis};
 use holdpoint_workflows::definition::Workflow;
 use serde_json::{Value, json};
 
@@ -16,6 +18,13 @@ const UNKNOWN: Option<ErrorCode> = Some(ErrorCode::TelegramResponseUnknown);
 
 fn refused(status: u16) -> ErrorCode {
     ErrorCode::TelegramHttp(status)
+}
+
+/// What the operator sees of the one channel: how many requests were refused for good, and until when it is quiet.
+fn listed(fixture: &Fixture) -> (u64, Option<UnixMillis>) {
+    let snapshot = fixture.db().snapshot().unwrap();
+    let channels = views::list(&snapshot, fixture.store.clock().now()).unwrap();
+    (channels[0].refused, channels[0].quiet_until)
 }
 
 fn retry(fixture: &Fixture, attempt_id: &str) -> String {
@@ -77,7 +86,13 @@ fn channel_10_a_refused_delivery_is_tried_three_times_and_the_decision_stays_ope
         Vec::<String>::new(),
         "there is no fourth"
     );
+    assert_eq!(
+        listed(&fixture),
+        (1, None),
+        "its operator sees that nobody was asked there"
+    );
     assert!(fixture.answer_locally(&decision, "go").has_won());
+    assert_eq!(listed(&fixture), (0, None));
     assert_eq!(fixture.go_on(&run)["status"], "completed");
 }
 
@@ -116,6 +131,8 @@ fn channel_11_a_wanted_pause_is_one_of_the_whole_bot_and_outlives_its_host() {
         );
         // The other request has met no refusal, and is not shown all the same.
         assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+        let until = fixture.store.clock().now().plus(40_000);
+        assert_eq!(listed(&fixture), (0, Some(until)));
         fixture.store.clock().advance(LEASE_MS.unsigned_abs());
     }
     let host = fixture.host();
@@ -123,6 +140,7 @@ fn channel_11_a_wanted_pause_is_one_of_the_whole_bot_and_outlives_its_host() {
     fixture.store.clock().advance(9_999);
     assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
     fixture.store.clock().advance(1);
+    assert_eq!(listed(&fixture), (0, None));
     assert_eq!(adapter.show().decision_id, first.as_str());
     assert_eq!(adapter.show().decision_id, second.as_str());
 }

@@ -185,17 +185,31 @@ fn status(context: &Context) -> Result<ExitStatus, CommandError> {
             .iter()
             .find(|channel| channel.channel.as_str() == id)
         {
-            Some(channel) => context.output.line(format!(
-                "{id}: {}, {} open, {} to be settled, {} in doubt",
-                if channel.hosted {
-                    "running"
-                } else {
-                    "not running"
-                },
-                channel.open,
-                channel.unsettled,
-                channel.ambiguous
-            )),
+            Some(channel) => {
+                context.output.line(format!(
+                    "{id}: {}, {} open, {} to be settled, {} in doubt",
+                    if channel.hosted {
+                        "running"
+                    } else {
+                        "not running"
+                    },
+                    channel.open,
+                    channel.unsettled,
+                    channel.ambiguous
+                ));
+                if 0 < channel.refused {
+                    context.output.line(format!(
+                        "{id}: {} open decisions are not shown, the provider refused them; they can be answered here",
+                        channel.refused
+                    ));
+                }
+                if let Some(until) = channel.quiet_until {
+                    context.output.line(format!(
+                        "{id}: the provider wants nothing sent before {}",
+                        holdpoint_decisions::model::to_iso(until)
+                    ));
+                }
+            }
             None => context.output.line(format!("{id}: never ran")),
         }
     }
