@@ -66,7 +66,7 @@ pub fn list(snapshot: &Snapshot<'_>, now: UnixMillis) -> Result<Vec<ChannelView>
     let sql = snapshot.sql();
     let mut statement = sql.prepare_cached(
         "SELECT c.channel_id, r.revision, c.created_at,
-             EXISTS (SELECT 1 FROM resources h JOIN leases l ON l.resource_key = h.resource_key
+             (SELECT l.owner_id FROM resources h JOIN leases l ON l.resource_key = h.resource_key
                  WHERE h.resource_type = 'channel_host' AND h.aggregate_key = c.channel_id AND l.expires_at > :now),
              (SELECT count(*) FROM channel_shown s JOIN human_decisions d ON d.decision_id = s.decision_id
                  WHERE s.channel_key = c.resource_key AND NOT EXISTS (
@@ -83,11 +83,13 @@ pub fn list(snapshot: &Snapshot<'_>, now: UnixMillis) -> Result<Vec<ChannelView>
          FROM channels c JOIN resources r ON r.resource_key = c.resource_key ORDER BY c.channel_id",
     )?;
     let rows = statement.query_map(named_params! { ":now": now }, |row| {
+        let host: Option<String> = row.get(3)?;
         Ok(ChannelView {
             channel: row.get(0)?,
             revision: row.get::<_, i64>(1)?.unsigned_abs(),
             created_at: row.get(2)?,
-            hosted: row.get(3)?,
+            // The lease of a host that was killed outlives it.
+            hosted: host.is_some_and(|host| !snapshot.is_dead_owner(&host)),
             open: row.get::<_, i64>(4)?.unsigned_abs(),
             unsettled: row.get::<_, i64>(5)?.unsigned_abs(),
             ambiguous: row.get::<_, i64>(6)?.unsigned_abs(),

@@ -82,6 +82,10 @@ fn channel_04_a_host_killed_with_two_profiles_sending_leaves_two_doubts() {
             .iter()
             .all(|pid| !std::path::Path::new(&format!("/proc/{pid}/exe")).exists())
     });
+    // Its lease has not expired, but it is known to be dead.
+    for profile in home.status()["profiles"].as_array().unwrap() {
+        assert_eq!(profile["running"], false, "{profile}");
+    }
     let _host = home.host(&provider.url);
     until("both doubts", || {
         home.status()["ambiguous"].as_array().unwrap().len() == 2
