@@ -4,7 +4,7 @@ use holdpoint_decisions::DecisionId;
 use holdpoint_decisions::views::{self, DecisionView};
 use holdpoint_workflows::commands::Answer;
 use holdpoint_workflows::model::RequestKind;
-use holdpoint_workflows::{RunId, Workflows};
+use holdpoint_workflows::{RunId, WorkflowError, Workflows};
 use serde_json::json;
 
 use super::prompt::{self, Asked};
@@ -21,16 +21,16 @@ pub(super) fn answer(context: &Context, args: &AnswerArgs) -> Result<ExitStatus,
     let run = Context::run_id(&args.run)?;
     for (flag, given) in [("text", &args.text), ("seen", &args.seen)] {
         if given.is_some() {
-            return Err(CommandError::input(
-                flag,
-                "it belongs to the answer of a decision",
-            ));
+            let misplaced = CommandError::input(flag, "it belongs to the answer of a decision");
+            return Err(unless_nothing_is_asked(&workflows, &run, misplaced));
         }
     }
     let Some(typed) = &args.answer else {
         return at_terminal(context, &workflows, &run);
     };
-    let mut answer = Answer::new(&run, value::read("answer", typed)?).by(actor());
+    let value = value::read("answer", typed)
+        .map_err(|problem| unless_nothing_is_asked(&workflows, &run, problem))?;
+    let mut answer = Answer::new(&run, value).by(actor());
     if let Some(request) = &args.request {
         answer = answer.to(request);
     }
@@ -66,6 +66,26 @@ pub(super) fn answer(context: &Context, args: &AnswerArgs) -> Result<ExitStatus,
         ));
     }
     Ok(ExitStatus::Done)
+}
+
+/// What is wrong with an answer that was not understood. Somebody who answers before a decision is asked is told that, and not that
+/// its choice is no JSON.
+fn unless_nothing_is_asked(
+    workflows: &Workflows,
+    run: &RunId,
+    problem: CommandError,
+) -> CommandError {
+    match workflows.view(run) {
+        Ok(view) if view.waiting_on.is_none() => WorkflowError::Rejected {
+            run: run.to_string(),
+            status: view.status,
+            paused: view.paused,
+            problem: "it waits for no answer".to_owned(),
+        }
+        .into(),
+        Ok(_) => problem,
+        Err(error) => error.into(),
+    }
 }
 
 /// The decision that is meant: by its own id, as the named request of a run, or as what the run asks.

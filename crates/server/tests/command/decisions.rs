@@ -242,6 +242,22 @@ fn decision_40_work_gives_the_automatic_answer_when_it_is_due() {
 }
 
 #[test]
+fn an_answer_before_the_question_is_told_that_nothing_is_asked() {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    let run = home.ok(&["run", "release.workflow.yaml", "--detach"]);
+    let run = run["runId"].as_str().unwrap();
+    for early in [
+        &["answer", run, "ship"][..],
+        &["answer", run, "redo", "--text", "x"],
+    ] {
+        let (status, error) = home.json(early);
+        assert_eq!((status, &error["error"]["code"]), (4, &json!("rejected")));
+        let message = error["error"]["message"].as_str().unwrap();
+        assert!(message.ends_with("it waits for no answer"), "{message}");
+    }
+}
+
+#[test]
 fn a_paused_run_takes_no_answer_of_a_person() {
     let (home, run) = asking();
     home.ok(&["pause", &run]);
