@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io::{BufReader, Read, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ const KILL_GRACE_MS: u64 = 5_000;
 /// A process that runs.
 pub(super) struct Adapter {
     process: Child,
-    input: Option<ChildStdin>,
+    input: Option<SyncSender<Vec<u8>>>,
     diagnostics: Arc<Mutex<Vec<u8>>>,
 }
 
@@ -70,14 +70,15 @@ impl Adapter {
             .process_group(0)
             .spawn()?;
         let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+        let input = process.stdin.take();
         let mut adapter = Self {
-            input: process.stdin.take(),
+            input: None,
             process,
             diagnostics: Arc::default(),
         };
         let heard = adapter
             .listen(stdout, stderr, events)
-            .and_then(|()| adapter.write(&line));
+            .and_then(|()| adapter.speak(input, &line));
         if let Err(error) = heard {
             adapter.kill();
             return Err(error);
@@ -108,11 +109,33 @@ impl Adapter {
         Ok(())
     }
 
-    /// Writes one line.
+    /// Writes the launch line, which fits into the empty pipe of a new process, and starts to write what is said later.
+    fn speak(&mut self, input: Option<ChildStdin>, launch: &[u8]) -> std::io::Result<()> {
+        let mut input = input.ok_or(std::io::ErrorKind::BrokenPipe)?;
+        input.write_all(launch)?;
+        let (sender, lines) = sync_channel::<Vec<u8>>(1);
+        std::thread::Builder::new()
+            .name("holdpoint-adapter-orders".to_owned())
+            .spawn(move || {
+                for line in lines {
+                    // That it is gone is heard where its lines are.
+                    if input.write_all(&line).is_err() {
+                        return;
+                    }
+                }
+            })?;
+        self.input = Some(sender);
+        Ok(())
+    }
+
+    /// Says one line, and never waits for the process to read it: a host that waited could not keep its claim, nor stop.
+    ///
+    /// A process that says more without having read what it was told breaks the protocol; then this is an error.
     pub(super) fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
-        let input = self.input.as_mut().ok_or(std::io::ErrorKind::BrokenPipe)?;
-        input.write_all(line)?;
-        input.flush()
+        let input = self.input.as_ref().ok_or(std::io::ErrorKind::BrokenPipe)?;
+        input
+            .try_send(line.to_vec())
+            .map_err(|_full| std::io::ErrorKind::BrokenPipe.into())
     }
 
     fn pid(&self) -> Option<Pid> {

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use holdpoint_channels::host::{Host, HostOptions, ProfileState};
 use holdpoint_channels::views;
+use holdpoint_decisions::model::{Block, Draft, Presentation};
 use holdpoint_state::clock::{Clock as _, SystemClock};
+use holdpoint_workflows::definition::Waiting;
 
 use crate::support::{Fixture, draft};
 
@@ -40,8 +42,12 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 /// Hosts a script until it was ended, and says how many attempts are in doubt then.
 fn doubts_after(script: &str) -> usize {
+    doubts_about(draft, script)
+}
+
+fn doubts_about(drafting: fn(&Waiting<'_>) -> Draft, script: &str) -> usize {
     let fixture = Fixture::new();
-    fixture.ask(draft);
+    fixture.ask(drafting);
     let host = Host::start(fixture.db(), &fixture.directory(), options(script)).unwrap();
     until("its end", || {
         host.profiles().get("ops") == Some(&ProfileState::Restarting)
@@ -65,6 +71,21 @@ fn channel_48_an_adapter_that_floods_is_ended_and_its_attempt_in_doubt() {
 fn an_adapter_that_says_nothing_is_ended() {
     assert_eq!(doubts_after("sleep 600"), 0);
     assert_eq!(doubts_after(&format!("{READY}sleep 600")), 1);
+}
+
+/// A request whose order is longer than a pipe holds.
+fn long(waiting: &Waiting<'_>) -> Draft {
+    let blocks = vec![Block::paragraph("€".repeat(15_000)); 4];
+    Draft {
+        presentation: Presentation::new("Ship it?", blocks).unwrap(),
+        ..draft(waiting)
+    }
+}
+
+#[test]
+fn an_adapter_that_reads_nothing_is_ended_and_holds_nobody_up() {
+    let deaf = READY.replace("read -r order\n", "sleep 600\n");
+    assert_eq!(doubts_about(long, &deaf), 1);
 }
 
 #[test]
