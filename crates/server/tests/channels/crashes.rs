@@ -1,7 +1,9 @@
 //! Processes that die: what they may have done is in doubt, everything else goes on.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -99,6 +101,25 @@ fn channel_04_a_host_killed_with_two_profiles_sending_leaves_two_doubts() {
     });
     assert_eq!(provider.sending(), 2);
     assert_eq!(home.run(&["state", "verify"]).0, 0);
+}
+
+#[test]
+fn a_configuration_that_others_may_read_ends_the_adapters_of_a_running_host() {
+    let (home, server) = Home::with_ops();
+    let host = home.host(&server.url());
+    for (name, open, private) in [
+        ("config/channels.json", 0o644, 0o600),
+        ("config", 0o755, 0o700),
+    ] {
+        let mode = |mode| {
+            fs::set_permissions(home.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        host.adapter();
+        mode(open);
+        until("no adapter", || host.adapters().is_empty());
+        mode(private);
+    }
+    host.adapter();
 }
 
 /// A provider of any bot that never answers a message.

@@ -1,9 +1,10 @@
 //! `channels run`: adapters and, unless told otherwise, a scheduler, so that one command carries a decision from question to answer.
 
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use holdpoint_channels::config::{CHANNELS_FILE, CREDENTIALS_FILE};
 use holdpoint_channels::host::{Host, HostOptions, ProfileState};
@@ -26,6 +27,8 @@ const ADAPTER: &str = "channel-adapter";
 /// `channels run`.
 pub(super) fn run(context: &Context, args: &ChannelsRunArgs) -> Result<ExitStatus, CommandError> {
     let directory = directory()?;
+    // Before it is read: what changes meanwhile is read again.
+    let mut seen = fingerprint(&directory);
     let config = load(&directory)?;
     if config.profiles().is_empty() && args.no_work {
         let problem = "no profile is configured, so that there is nothing to host; see `holdpoint channels setup`";
@@ -52,7 +55,6 @@ pub(super) fn run(context: &Context, args: &ChannelsRunArgs) -> Result<ExitStatu
             .output
             .note("no profile is configured; decisions are answered locally");
     }
-    let mut seen = fingerprint(&directory);
     while !interrupts.asked() {
         std::thread::park_timeout(LOOK);
         let now = fingerprint(&directory);
@@ -115,12 +117,15 @@ fn words(state: ProfileState) -> String {
     }
 }
 
-/// By what a change of the configuration is seen.
-fn fingerprint(directory: &Path) -> [Option<(SystemTime, u64)>; 2] {
-    [CHANNELS_FILE, CREDENTIALS_FILE].map(|name| {
+/// By what a change of the configuration is seen: its directory by mode, its files by when anything of them changed, which their mode is
+/// a part of.
+fn fingerprint(directory: &Path) -> (Option<u32>, [Option<[i64; 3]>; 2]) {
+    let mode = std::fs::metadata(directory).ok().map(|found| found.mode());
+    let files = [CHANNELS_FILE, CREDENTIALS_FILE].map(|name| {
         let found = std::fs::metadata(directory.join(name)).ok()?;
-        Some((found.modified().ok()?, found.len()))
-    })
+        Some([found.ctime(), found.ctime_nsec(), found.ino().cast_signed()])
+    });
+    (mode, files)
 }
 
 /// One adapter: the launch line on standard input, the conversation on standard input and output.
