@@ -105,7 +105,13 @@ fn decision(
         return Ok(None);
     }
     let run = Context::run_id(&args.run)?;
-    let view = workflows.view(&run)?;
+    let view = match workflows.view(&run) {
+        // What is missing is a decision, by its name.
+        Err(WorkflowError::NoRun { .. }) if args.run.starts_with("decision-") => {
+            return decisions::find(&snapshot, &args.run, now).map(Some);
+        }
+        view => view?,
+    };
     let is_decision = view
         .request
         .as_ref()

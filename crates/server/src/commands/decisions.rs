@@ -29,7 +29,12 @@ pub(super) fn list(context: &Context, args: &DecisionsArgs) -> Result<ExitStatus
             let snapshot = store.snapshot()?;
             match &args.run {
                 Some(run) => {
-                    let mut all = views::of_run(&snapshot, &Context::run_id(run)?, now)?;
+                    let run = Context::run_id(run)?;
+                    let mut all = views::of_run(&snapshot, &run, now)?;
+                    if all.is_empty() {
+                        // A run that asked nobody is not one that does not exist.
+                        context.workflows()?.view(&run)?;
+                    }
                     all.truncate(usize::from(args.limit));
                     all
                 }

@@ -246,6 +246,19 @@ fn an_answer_before_the_question_is_told_that_nothing_is_asked() {
     let home = Home::with("release.workflow.yaml", RELEASE);
     let run = home.ok(&["run", "release.workflow.yaml", "--detach"]);
     let run = run["runId"].as_str().unwrap();
+    assert_eq!(
+        home.ok(&["decisions", "--run", run]),
+        json!({ "decisions": [] })
+    );
+    let (status, error) = home.json(&["decisions", "--run", "none"]);
+    assert_eq!((status, &error["error"]["code"]), (7, &json!("notFound")));
+    let unknown = format!("decision-{}", "0".repeat(40));
+    let (status, error) = home.json(&["answer", &unknown, "ship"]);
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(
+        status == 7 && message.starts_with("there is no decision"),
+        "{status}: {message}"
+    );
     for early in [
         &["answer", run, "ship"][..],
         &["answer", run, "redo", "--text", "x"],
