@@ -43,6 +43,22 @@ fn registry() -> Registry {
     registry
 }
 
+#[test]
+fn all_examples_are_read() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.to_str().unwrap().contains(".workflow.") {
+            let file = registry()
+                .read_file(&path)
+                .unwrap_or_else(|error| panic!("{error}"));
+            names.push(file.definition.name().to_owned());
+        }
+    }
+    assert!(names.contains(&"ship".to_owned()), "{names:?}");
+}
+
 fn mistake(directory: &Path, text: &str) -> String {
     let path = directory.join("r.workflow.yaml");
     std::fs::write(&path, text).unwrap();

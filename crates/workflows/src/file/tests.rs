@@ -151,13 +151,17 @@ fn example(name: &str) -> WorkflowFile {
     read(path).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Those that need a node kind of a crate above: its own tests read them.
+const OF_OTHERS: &[&str] = &["ship.workflow.yaml"];
+
 #[test]
-fn all_examples_are_read() {
+fn all_examples_of_this_crate_are_read() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut count = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
-        if is_workflow_file(&path) {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if is_workflow_file(&path) && !OF_OTHERS.contains(&name) {
             let file = read(&path).unwrap_or_else(|error| panic!("{error}"));
             assert!(
                 path.file_name()
