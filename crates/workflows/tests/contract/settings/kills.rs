@@ -84,6 +84,20 @@ fn go_on(home: &Path, workflows: &Workflows, run: &RunId) {
             .unwrap();
         file.write_all(format!("{}\n", made.change_number).as_bytes())
             .unwrap();
+        // A route whose settings change more than sixteen times while it decides fails: it may decide in between.
+        if number % 8 == 0 {
+            workflows
+                .wait_for(run, LONG, |view| {
+                    let read = view
+                        .steps
+                        .iter()
+                        .rev()
+                        .find_map(|step| step.settings.as_ref());
+                    view.status.is_terminal()
+                        || read.is_some_and(|read| made.change_number <= read.change_number)
+                })
+                .unwrap();
+        }
     }
 }
 
