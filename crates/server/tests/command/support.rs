@@ -75,7 +75,7 @@ nodes:
   hold:
     statusDetail: Holding the line
     shell:
-      argv: [sh, -c, 'echo run >> started; while [ ! -e go ]; do sleep 0.02; done; echo did >> done; echo "a receipt"']
+      argv: [sh, -c, 'echo run >> started; while [ -e started ] && [ ! -e go ]; do sleep 0.02; done; [ -e go ] && echo did >> done; echo "a receipt"']
       parse: {{ jq: .stdout }}
       effect: {{ type: test.hold, recovery: {recovery} }}
   after:
