@@ -1,7 +1,7 @@
 //! A store, a workflow that asks, and the verbs that children are told to use.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use holdpoint_decisions::commands::{self, Answer, Cancel};
@@ -13,14 +13,15 @@ use holdpoint_decisions::{DOMAIN, DecisionError, DecisionId, views};
 use holdpoint_state::clock::{ManualClock, UnixMillis};
 use holdpoint_state::testing::counter;
 use holdpoint_state::{
-    Actor, Command, Database, Identity, Options, Outcome, Owner, OwnerKind, Schema, StateError,
+    Actor, Claim, Command, Database, Identity, Options, Outcome, Owner, OwnerKind, Schema,
+    StateError,
 };
 use holdpoint_workflows::commands::{Control, OwnerRight};
 use holdpoint_workflows::definition::{
     Asked, CustomNode, Definition, NodeContext, NodeError, NodeKind, NodeStep, Park, Waiting,
     Workflow,
 };
-use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::model::{RunStatus, resource};
 use holdpoint_workflows::{RunId, SchedulerOptions, WorkflowError, Workflows};
 use serde_json::{Value, json};
 
@@ -31,6 +32,8 @@ pub(crate) const LONG: Duration = Duration::from_mins(1);
 pub(crate) const START: i64 = 1_767_225_600_000;
 /// How long after its creation a decision is due.
 pub(crate) const AFTER_MS: i64 = 600_000;
+/// How long a lease that a process holds by hand lasts, in milliseconds.
+pub(crate) const LEASE_MS: i64 = 1_000;
 
 pub(crate) fn schema() -> Schema {
     Schema::compose(
@@ -82,6 +85,17 @@ pub(crate) enum Kind {
     Unlimited,
     Automatic,
     Expiring,
+    /// Without a deadline, and `redo` leads back to the question.
+    Looping,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [
+        Self::Unlimited,
+        Self::Automatic,
+        Self::Expiring,
+        Self::Looping,
+    ];
 }
 
 struct Gate(Kind);
@@ -151,29 +165,41 @@ fn draft(kind: Kind, waiting: &Waiting<'_>) -> Draft {
 }
 
 pub(crate) fn definition(kind: Kind) -> Definition {
-    Workflow::new(format!("gated-{}", format!("{kind:?}").to_lowercase()))
+    let gated = Workflow::new(format!("gated-{}", format!("{kind:?}").to_lowercase()))
         .start_at("gate")
         .node("gate", NodeKind::custom(Gate(kind)))
-        .compute("end", |ctx| ctx.output::<Value>("gate"))
-        .edge("gate", "end")
-        .build()
-        .unwrap()
+        .compute("end", |ctx| ctx.output::<Value>("gate"));
+    let routed = if kind == Kind::Looping {
+        gated
+            .compute("again", |ctx| ctx.output::<Value>("gate"))
+            .switch("gate", "$.choice", [("go", "end"), ("redo", "again")])
+            .edge("again", "gate")
+    } else {
+        gated.edge("gate", "end")
+    };
+    routed.build().unwrap()
 }
 
 /// What a process works with.
 pub(crate) struct World {
     pub(crate) workflows: Workflows,
     pub(crate) clock: ManualClock,
+    /// A lease that this process took and may have lost.
+    held: Mutex<Option<Claim>>,
 }
 
 impl World {
     pub(crate) fn open(store: &Path) -> Self {
         let clock = ManualClock::at(START);
         let workflows = Workflows::new(open(store, &clock));
-        for kind in [Kind::Unlimited, Kind::Automatic, Kind::Expiring] {
+        for kind in Kind::ALL {
             workflows.register(&definition(kind));
         }
-        Self { workflows, clock }
+        Self {
+            workflows,
+            clock,
+            held: Mutex::new(None),
+        }
     }
 
     pub(crate) fn db(&self) -> &Database {
@@ -224,6 +250,7 @@ impl World {
                 "not allowed".to_owned()
             }
             Err(DecisionError::State(StateError::LeaseHeld { .. })) => "held".to_owned(),
+            Err(DecisionError::State(StateError::ClaimLost { .. })) => "claim lost".to_owned(),
             Err(error) => panic!("{error}"),
         };
         match (*verb, rest) {
@@ -251,6 +278,39 @@ impl World {
                 &id(decision),
                 OwnerRight::Taking(&owner),
             )),
+            ("hold", [run]) => {
+                let run = resource(&RunId::new(run).unwrap());
+                let claimed = self
+                    .db()
+                    .claim(run, Actor::host("race"), &owner, LEASE_MS)
+                    .unwrap();
+                let generation = claimed.generation();
+                *self.held() = Some(claimed);
+                format!("generation {generation}")
+            }
+            ("timeout-holding", [decision]) => {
+                let held = self.held();
+                let claim = held.as_ref().unwrap();
+                policy(commands::timeout(
+                    self.db(),
+                    &id(decision),
+                    OwnerRight::Holding(claim),
+                ))
+            }
+            ("release", []) => {
+                let claim = self.held().take().unwrap();
+                self.db().release(claim, Actor::host("race")).unwrap();
+                "released".to_owned()
+            }
+            ("insist", [run, old, key]) => self.insist(&RunId::new(run).unwrap(), &id(old), key),
+            ("turn", [run]) => {
+                let run = RunId::new(run).unwrap();
+                let scheduler = self.scheduler();
+                self.workflows.offer(&run);
+                let view = self.workflows.wait(&run, LONG).unwrap();
+                scheduler.stop(LONG);
+                view.request.unwrap().request_id
+            }
             ("expire", [decision]) => policy(commands::expire(
                 self.db(),
                 &id(decision),
@@ -293,6 +353,39 @@ impl World {
             }
             _ => panic!("what is {words:?}?"),
         }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Claim>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers whatever the run asks now as one who saw what it asked before, again and again, until that is something else. What all
+    /// of these answers came to, each word once.
+    fn insist(&self, run: &RunId, old: &DecisionId, key: &str) -> String {
+        let saw = views::request(&self.db().snapshot().unwrap(), old)
+            .unwrap()
+            .unwrap()
+            .request_digest();
+        let mut told = Vec::new();
+        for time in 0.. {
+            let asked = self.workflows.view(run).unwrap().request;
+            let decision = asked.map_or_else(
+                || old.clone(),
+                |asked| DecisionId::new(asked.request_id).unwrap(),
+            );
+            let answer = Answer::new(&decision, response("go"), "ann")
+                .of_run(run.to_string())
+                .seeing(saw)
+                .key(format!("{key}-{time}"));
+            let word = said(&commands::answer(self.db(), &answer).unwrap().value);
+            if told.last() != Some(&word) {
+                told.push(word);
+            }
+            if decision != *old {
+                break;
+            }
+        }
+        told.join(", ")
     }
 
     fn candidate(&self, decision: &DecisionId, key: &str, choice: &str) -> Submission {
