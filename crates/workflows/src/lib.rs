@@ -88,6 +88,7 @@
 
 pub mod id;
 
+pub mod beneath;
 pub mod definition;
 pub mod file;
 pub mod routing;

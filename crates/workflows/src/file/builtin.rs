@@ -4,8 +4,6 @@
 //! symbolic link on its way leads out. What is opened is reached through `beneath`, so that this also
 //! holds while somebody changes the directory. Nothing here may open, make or rename anything by a path.
 
-mod beneath;
-
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
@@ -14,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use self::beneath::{Directory, Missing};
+use crate::beneath::{Directory, Missing};
 use crate::definition::NodeError;
 
 /// How large a file may be to be read.

@@ -1,7 +1,8 @@
-//! One open directory, and what is done to the names in it.
+//! One open directory, and what is done to the names in it: how files are written where others may write too.
 //!
 //! Each step takes one name relative to a descriptor and follows no link, so what happens to the way
 //! after it was walked changes nothing. No path of more than one name may be given to a call here.
+//! The built-in actions of workflow files stand on it, and domains whose effects are files.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,8 +14,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
 use rustix::io::Errno;
 
 /// What happens when a directory on the way is not there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Missing {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
     /// It is made.
     Make,
     /// It is an error.
@@ -22,39 +23,54 @@ pub(super) enum Missing {
 }
 
 /// What is there under a name.
-pub(super) struct Found {
-    pub(super) is_file: bool,
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// Whether it is an ordinary file.
+    pub is_file: bool,
+    /// Its size, in bytes.
+    pub size_bytes: u64,
     /// Reading, writing and running for owner, group and others. What runs a file as somebody else is
     /// not among them: the system too takes that away from a file that is written.
-    pub(super) permissions: Mode,
+    pub permissions: Mode,
 }
 
 impl Found {
     fn of(stat: &Stat) -> Self {
         let mode: RawMode = stat.st_mode;
         Self {
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
             is_file: FileType::from_raw_mode(mode) == FileType::RegularFile,
             permissions: Mode::from_raw_mode(mode)
                 .intersection(Mode::RWXU | Mode::RWXG | Mode::RWXO),
         }
     }
 
-    pub(super) fn owner_may_write(&self) -> bool {
+    /// Whether the mode lets its owner write it.
+    pub fn owner_may_write(&self) -> bool {
         self.permissions.contains(Mode::WUSR)
     }
 }
 
 /// An open directory.
-pub(super) struct Directory(OwnedFd);
+#[derive(Debug)]
+pub struct Directory(OwnedFd);
 
 impl Directory {
     /// Opens the directory where every walk begins.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self(rustix::fs::open(path, WALK, Mode::empty())?))
     }
 
     /// The directory `name` in this one.
-    pub(super) fn down(&self, name: &OsStr, missing: Missing) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn down(&self, name: &OsStr, missing: Missing) -> io::Result<Self> {
         let mut opened = rustix::fs::openat(&self.0, name, WALK, Mode::empty());
         if opened.as_ref().err() == Some(&Errno::NOENT) && missing == Missing::Make {
             match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RWXG | Mode::RWXO) {
@@ -67,13 +83,21 @@ impl Directory {
     }
 
     /// What is there under a name; of a link the link itself.
-    pub(super) fn look(&self, name: &OsStr) -> io::Result<Found> {
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn look(&self, name: &OsStr) -> io::Result<Found> {
         let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(Found::of(&stat))
     }
 
     /// Makes a new file with exactly these permissions, or with those that new files have.
-    pub(super) fn create(&self, name: &OsStr, permissions: Option<Mode>) -> io::Result<File> {
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn create(&self, name: &OsStr, permissions: Option<Mode>) -> io::Result<File> {
         // Nobody else may open it before it has the permissions of the file that it replaces.
         let first = match permissions {
             Some(_) => Mode::RUSR | Mode::WUSR,
@@ -88,7 +112,11 @@ impl Directory {
     }
 
     /// Opens an ordinary file to read it; `None` if it is something else.
-    pub(super) fn open_file(&self, name: &OsStr) -> io::Result<Option<File>> {
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<Option<File>> {
         // Asked before it is opened, because opening a pipe is felt by who writes into it; and asked
         // again after, because something else may have the name by then. It is never waited for.
         if !self.look(name)?.is_file {
@@ -100,16 +128,54 @@ impl Directory {
         Ok(found.is_file.then(|| file.into()))
     }
 
-    pub(super) fn remove(&self, name: &OsStr) -> io::Result<()> {
+    /// Removes a file; of a link the link itself.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+    /// Gives a file another name, in the place of what has it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
     }
 
+    /// Gives a file a second name, which nothing has yet.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: [`io::ErrorKind::AlreadyExists`] when something has the name.
+    pub fn link(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::linkat(
+            &self.0,
+            from,
+            &self.0,
+            to,
+            AtFlags::empty(),
+        )?)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: [`io::ErrorKind::DirectoryNotEmpty`] when something is in it.
+    pub fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
     /// Makes the names in it durable.
-    pub(super) fn sync(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.0)?)
     }
 }
