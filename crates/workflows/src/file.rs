@@ -60,6 +60,7 @@
 
 mod builtin;
 mod compile;
+mod document;
 mod error;
 mod expression;
 mod format;
@@ -79,6 +80,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+pub use document::{Document, Syntax};
 pub use error::{FileError, Problem};
 pub use expression::{
     DEPTH_MAX, Environment, EvaluationError, Expression, ExpressionError, SIZE_MAX, STEPS_MAX,
@@ -222,21 +224,7 @@ fn definition(
     if !is_workflow_file(path) {
         return Err((start, Problem::Suffix));
     }
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
-        let before = String::from_utf8_lossy(before);
-        let last = before.rsplit('\n').next().unwrap_or_default();
-        let position = Position {
-            line: before.matches('\n').count() + 1,
-            column: last.chars().count() + 1,
-        };
-        (
-            position,
-            Problem::Syntax {
-                message: "the text is not UTF-8".to_owned(),
-            },
-        )
-    })?;
+    let text = text(bytes)?;
     let is_json = path
         .extension()
         .is_some_and(|extension| extension == "json");
@@ -253,6 +241,25 @@ fn definition(
     })?;
     let _open = loader.open(path, &document.name);
     compile::definition(&tree, document, (&kinds, of_kinds), loader, source)
+}
+
+/// The bytes of a file as text.
+fn text(bytes: &[u8]) -> Result<&str, (Position, Problem)> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let before = String::from_utf8_lossy(before);
+        let last = before.rsplit('\n').next().unwrap_or_default();
+        let position = Position {
+            line: before.matches('\n').count() + 1,
+            column: last.chars().count() + 1,
+        };
+        (
+            position,
+            Problem::Syntax {
+                message: "the text is not UTF-8".to_owned(),
+            },
+        )
+    })
 }
 
 /// The JSON Schema (draft 2020-12) of workflow files, with the node kinds of this crate.

@@ -88,7 +88,7 @@ impl<'t> Reader<'t> {
         self.skip(&[]);
         let at = self.at;
         if DEPTH_MAX < depth {
-            let message = "a workflow file can't have a value nested deeper than 64 levels";
+            let message = "the file can't have a value nested deeper than 64 levels";
             return Err((
                 at,
                 Problem::Syntax {

@@ -3,10 +3,11 @@
 //! A keyword that is not known here is refused when the file is read, so that none is silently without effect. Patterns are not
 //! known: an expression has `test`.
 //!
-//! Not here: where schemas stand (`compile`).
+//! Not here: where schemas stand (`compile`, and `document` for files of other kinds).
 
 use serde_json::{Map, Value};
 
+use super::error::did_you_mean;
 use crate::definition::value::number_text;
 
 /// Keywords that say something about values, and those that only people read.
@@ -142,6 +143,12 @@ fn check_keyword(keyword: &str, value: &Value, path: &mut Vec<String>) -> Result
     }
 }
 
+/// The first thing in a value that a schema does not allow: a JSON Pointer to it, and what is wrong there. Keywords that are not known
+/// here say nothing.
+pub(super) fn first_problem(schema: &Value, value: &Value) -> Option<(String, String)> {
+    problem(schema, value, "")
+}
+
 type Found = (String, String);
 
 fn problem(schema: &Value, value: &Value, at: &str) -> Option<Found> {
@@ -196,8 +203,17 @@ fn of_object(schema: &Map<String, Value>, fields: &Map<String, Value>, at: &str)
         }
     }
     for (name, field) in fields {
-        let at = format!("{at}/{name}");
+        let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
         let own = properties.and_then(|properties| properties.get(name));
+        if own.is_none() && schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+            let known: Vec<String> = properties
+                .into_iter()
+                .flat_map(|properties| properties.keys().cloned())
+                .collect();
+            let meant = did_you_mean(name, &known)
+                .map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
+            return Some((at, format!("must not be there{meant}")));
+        }
         let schema = own.or_else(|| schema.get("additionalProperties"));
         if let Some(found) = schema.and_then(|schema| problem(schema, field, &at)) {
             return Some(found);

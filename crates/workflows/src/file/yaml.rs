@@ -18,15 +18,12 @@ type Result<T> = std::result::Result<T, Located>;
 
 /// Reads a YAML document.
 pub(super) fn read(text: &str) -> Result<Tree> {
-    let options = granit_parser::options! { simple_key_max_lookahead: text.len().max(1024) };
-    let mut reader = Reader {
-        text,
-        parser: Parser::new_from_str_with_options(text, options),
-        tree: Tree::default(),
-        last: Position { line: 1, column: 1 },
-    };
-    reader.document()?;
-    Ok(reader.tree)
+    Reader::of(text).document()
+}
+
+/// Reads all documents of a YAML stream. One that has nothing in it, as after a last `---`, is none.
+pub(super) fn read_all(text: &str) -> Result<Vec<Tree>> {
+    Reader::of(text).documents()
 }
 
 struct Reader<'t> {
@@ -37,6 +34,16 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
+    fn of(text: &'t str) -> Self {
+        let options = granit_parser::options! { simple_key_max_lookahead: text.len().max(1024) };
+        Self {
+            text,
+            parser: Parser::new_from_str_with_options(text, options),
+            tree: Tree::default(),
+            last: Position { line: 1, column: 1 },
+        }
+    }
+
     fn next(&mut self) -> Result<(Event<'t>, Span)> {
         match self.parser.next() {
             Some(Ok((event, span))) => {
@@ -64,7 +71,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn document(&mut self) -> Result<()> {
+    fn document(mut self) -> Result<Tree> {
         let mut documents = 0;
         loop {
             let (event, span) = self.next()?;
@@ -93,7 +100,28 @@ impl<'t> Reader<'t> {
                 layout: Layout::Folded,
             });
         }
-        Ok(())
+        Ok(self.tree)
+    }
+
+    fn documents(mut self) -> Result<Vec<Tree>> {
+        let mut documents = Vec::new();
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamEnd => return Ok(documents),
+                Event::StreamStart | Event::DocumentStart(..) => {}
+                Event::DocumentEnd => {
+                    let tree = std::mem::take(&mut self.tree);
+                    let root = tree.root().and_then(|root| tree.node(root));
+                    if root.is_some_and(|root| !matches!(root.content, Content::Null)) {
+                        documents.push(tree);
+                    }
+                }
+                event => {
+                    self.value(event, &span, 0)?;
+                }
+            }
+        }
     }
 
     /// Reads the value that `event` begins. A value is pushed after what it holds, so the document
@@ -214,7 +242,7 @@ fn refused(span: &Span, what: &str) -> Located {
     (
         position(span),
         Problem::Syntax {
-            message: format!("a workflow file can't have {what}"),
+            message: format!("the file can't have {what}"),
         },
     )
 }
