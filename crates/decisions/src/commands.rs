@@ -8,6 +8,7 @@
 //! | [`timeout`], [`expire`], [`sweep`] | T4, T7 | the duty of a scheduler |
 //! | [`cancel`] | T5 | control |
 //! | [`cancel_in`] | T6 | the end of a run, in its own transaction |
+//! | [`wait()`] | none: it only reads | whoever wants to know how a decision ends |
 //!
 //! A refused, stale or late candidate is a committed fact: it comes back in `Ok`, with its row. Not here: SQL (`store`), the rule
 //! (`model::judge`), other I/O.
@@ -18,9 +19,11 @@ mod policy;
 mod request;
 mod resolve;
 mod submit;
+mod wait;
 
 pub use answer::{Answer, answer};
 pub use cancel::{Cancel, cancel, cancel_in};
 pub use policy::{Swept, expire, sweep, timeout};
 pub use request::request_in;
 pub use submit::submit_in;
+pub use wait::{Waited, wait};

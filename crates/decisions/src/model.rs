@@ -22,10 +22,10 @@ mod text;
 
 pub use choice::{Choice, Choices, TextInput};
 pub use id::{Audience, ChannelId, ChoiceId, DecisionId};
-pub use instant::{from_iso, to_iso};
+pub use instant::{from_iso, from_rfc3339, to_iso};
 pub use invalid::{
     BLOCKS_MAX, FINGERPRINT_CHARS, IDENTITY_BYTES_MAX, ITEMS_MAX, Invalid, Limit,
-    PRESENTATION_UNITS_MAX, STRING_UNITS_MAX, TRANSPORT_PARTS_MAX,
+    PRESENTATION_UNITS_MAX, REASON_UNITS_MAX, STRING_UNITS_MAX, TRANSPORT_PARTS_MAX,
 };
 pub use judge::{Candidate, Earlier, Situation, Verdict, judge};
 pub use presentation::{Block, Field, PRESENTATION_SCHEMA, Presentation};
@@ -41,6 +41,7 @@ pub use submission::{
     Adopted, Conflict, Judged, Rejection, Submission, SubmissionResult, SubmissionSource,
     submission_id,
 };
+pub(crate) use text::check_reason;
 pub use text::units;
 
 /// The resource type of the domain.

@@ -5,6 +5,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 mod channels;
+mod next;
 mod private;
 pub(crate) mod stored;
 
@@ -15,6 +16,7 @@ use holdpoint_workflows::RunId;
 use serde::Serialize;
 
 pub use channels::{OpenAfter, ResolvedDecision, open_for_channel, resolved};
+pub use next::Next;
 pub use private::{SubmissionView, submissions};
 
 use crate::error::DecisionError;
@@ -82,8 +84,12 @@ pub struct DecisionView {
     pub status: DisplayStatus,
     /// Whether its run is paused, so that no person may answer.
     pub is_paused: bool,
+    /// Whether its run is over.
+    pub is_over: bool,
     /// How it ended.
     pub resolution: Option<Resolution>,
+    /// Why it ended without an answer, in words for people: text from outside.
+    pub reason: Option<String>,
 }
 
 /// Where a decision stands: a total function of committed facts and an instant. Terminal facts win.
@@ -109,6 +115,11 @@ fn view(stored: Stored, now: UnixMillis) -> DecisionView {
         run_id: stored.run,
         session: stored.session,
         is_paused: stored.is_paused,
+        is_over: stored.is_over,
+        reason: stored
+            .winner
+            .as_ref()
+            .and_then(|winner| winner.reason.clone()),
         resolution: stored.winner.map(|winner| winner.resolution),
     }
 }

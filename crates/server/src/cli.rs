@@ -3,6 +3,7 @@
 pub(crate) mod channels;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -206,6 +207,8 @@ pub(crate) struct DecisionsArgs {
 pub(crate) enum DecisionVerb {
     /// Show what is asked, and how it ended.
     Show(OneDecision),
+    /// Wait until a decision is resolved. The limit of the wait never ends the decision.
+    Wait(DecisionWaitArgs),
     /// End a decision without an answer, and its run with it.
     Cancel(DecisionCancelArgs),
 }
@@ -223,9 +226,20 @@ pub(crate) struct DecisionCancelArgs {
     #[arg(value_name = "DECISION|RUN")]
     pub(crate) decision: String,
 
-    /// Why, for the audit trail.
+    /// Why, in at most 1,000 characters; everybody who sees the decision sees it.
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecisionWaitArgs {
+    /// The decision, or a run that asked one.
+    #[arg(value_name = "DECISION|RUN")]
+    pub(crate) decision: String,
+
+    /// How long at most, as 500ms, 30s, 10m or 2h; otherwise until it is resolved.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -580,6 +594,30 @@ pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// A duration as it is typed: a whole number with its unit.
+fn duration(typed: &str) -> Result<Duration, String> {
+    let digits = typed.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = typed.split_at(digits);
+    let per_unit = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => {
+            return Err(
+                "a duration is a whole number with its unit: 500ms, 30s, 10m, 2h".to_owned(),
+            );
+        }
+    };
+    let ms = number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(per_unit));
+    ms.map(Duration::from_millis).ok_or_else(|| {
+        "a duration is a whole number with its unit, and not longer than anybody waits".to_owned()
+    })
 }
 
 /// The whole command line as clap knows it: for completions, and for tests that compare it with the documentation.

@@ -152,6 +152,7 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::Answer(args) => answer::answer(context, args),
         Verb::Decisions(args) => decisions::list(context, args),
         Verb::Decision(DecisionVerb::Show(args)) => decisions::show(context, &args.decision),
+        Verb::Decision(DecisionVerb::Wait(args)) => decisions::wait(context, args),
         Verb::Decision(DecisionVerb::Cancel(args)) => decisions::cancel(context, args),
         Verb::Agents(args) => sessions::agents(context, args),
         Verb::Submit(args) => sessions::submit(context, args),

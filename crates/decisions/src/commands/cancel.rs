@@ -5,12 +5,9 @@ use holdpoint_state::{Actor, Change, Command, Database, Outcome, Receipt};
 use super::answer::or_not_found;
 use super::resolve::{Bid, RunSide, resolve};
 use crate::error::DecisionError;
-use crate::model::{Candidate, DecisionId, Judged};
+use crate::model::{Candidate, DecisionId, Judged, check_reason};
 use crate::operations;
 use crate::store::decisions;
-
-/// How long a stored reason may be, in characters; what is cut off shows as an ellipsis.
-const REASON_CHARS_MAX: usize = 1_000;
 
 /// A wish to end a decision without an answer.
 #[derive(Debug, Clone)]
@@ -37,12 +34,11 @@ impl Cancel {
         self
     }
 
-    /// Gives a reason, for the audit trail.
+    /// Gives a reason in words for people, at most [`REASON_UNITS_MAX`](crate::model::REASON_UNITS_MAX) long. Everybody who sees the
+    /// decision sees it.
     #[must_use]
-    pub fn because(mut self, reason: &str) -> Self {
-        let is_long = REASON_CHARS_MAX < reason.chars().count();
-        let kept: String = reason.chars().take(REASON_CHARS_MAX).collect();
-        self.reason = Some(if is_long { format!("{kept}…") } else { kept });
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
         self
     }
 }
@@ -52,8 +48,12 @@ impl Cancel {
 ///
 /// # Errors
 ///
+/// [`DecisionError::Invalid`] for a reason that is blank, too long or holds a control character;
 /// [`holdpoint_state::StateError::ActorDenied`] unless control asks; [`DecisionError::Corrupt`] and [`DecisionError::Incompatible`].
 pub fn cancel(db: &Database, cancel: &Cancel) -> Result<Receipt<Judged>, DecisionError> {
+    if let Some(reason) = &cancel.reason {
+        check_reason(reason)?;
+    }
     let cancel = cancel.clone();
     let command =
         Command::new(&operations::CANCEL, cancel.decision.resource()).by(cancel.actor.clone());

@@ -55,17 +55,27 @@ pub fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// Replaces what a plain text may not hold: control characters except TAB and LF become U+FFFD.
+/// Replaces what a plain text may not hold, each character by one U+FFFD: control characters except TAB and LF, and what a reader can't see
+/// and a screen obeys ([`is_obeyed`]).
 ///
-/// The length does not change: every control character is one code unit, and so is its replacement.
+/// A request keeps such text as its author wrote it, because its digests are made of it: what is shown is neutralised by whoever shows it.
+/// The length in code units never grows.
 pub fn without_controls(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\t' | '\n' => c,
-            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c if c.is_control() || is_obeyed(c) => char::REPLACEMENT_CHARACTER,
             c => c,
         })
         .collect()
+}
+
+/// Whether a character is no text but an order to the screen that shows it: the controls of the direction of writing (`Bidi_Control` of
+/// Unicode), line and paragraph separators, the invisible operators and the tags that hide text in text. What joins letters and pictures
+/// (U+200C, U+200D, variation selectors) is text.
+pub fn is_obeyed(c: char) -> bool {
+    matches!(u32::from(c),
+        0x061c | 0x200b | 0x200e | 0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0xfeff | 0xfff9..=0xfffb | 0xe0000..=0xe007f)
 }
 
 /// The messages that show a request, the same for every recipient.

@@ -60,9 +60,89 @@ pub fn from_iso(text: &str) -> Option<UnixMillis> {
     (to_iso(at) == text).then_some(at)
 }
 
+/// The instant of a text as people and programs write it (RFC 3339, section 5.6): with or without a fraction of a second, in UTC or with an
+/// offset. What is below a millisecond is dropped. Documents have one form of each instant, that of [`to_iso`].
+///
+/// A leap second, a space in place of the `T` and the unknown offset `-00:00` are no instants here.
+pub fn from_rfc3339(text: &str) -> Option<UnixMillis> {
+    if let Some(at) = from_iso(text) {
+        return Some(at);
+    }
+    let (whole, rest) = text.split_at_checked("2026-01-01T00:00:00".len())?;
+    let (day, time) = whole.split_once(['T', 't'])?;
+    let (fraction, zone) = match rest.strip_prefix('.') {
+        None => ("", rest),
+        Some(rest) => {
+            let end = rest.find(|c: char| !c.is_ascii_digit())?;
+            if end == 0 {
+                return None;
+            }
+            rest.split_at_checked(end)?
+        }
+    };
+    let millis: String = fraction.chars().chain("000".chars()).take(3).collect();
+    let local = from_iso(&format!("{day}T{time}.{millis}Z"))?;
+    let offset_minutes = match zone {
+        "Z" | "z" => 0,
+        _ => {
+            let east = match zone.get(..1)? {
+                "+" => 1,
+                "-" if zone != "-00:00" => -1,
+                _ => return None,
+            };
+            let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+            east * (two_digits(hours, 23)? * 60 + two_digits(minutes, 59)?)
+        }
+    };
+    Some(local.plus(-offset_minutes * 60_000))
+}
+
+fn two_digits(text: &str, most: i64) -> Option<i64> {
+    let is_two = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_two && *number <= most)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instant_is_read_as_people_write_it() {
+        let at = UnixMillis(1_788_221_400_000);
+        for text in [
+            "2026-09-01T00:10:00.000Z",
+            "2026-09-01T00:10:00Z",
+            "2026-09-01t00:10:00z",
+            "2026-09-01T00:10:00.0Z",
+            "2026-09-01T00:10:00.000999999Z",
+            "2026-09-01T02:10:00+02:00",
+            "2026-08-31T18:40:00.000-05:30",
+            "2026-09-01T00:10:00+00:00",
+        ] {
+            assert_eq!(from_rfc3339(text), Some(at), "{text}");
+        }
+        assert_eq!(from_rfc3339("2026-09-01T00:10:00.25Z"), Some(at.plus(250)));
+        for wrong in [
+            "",
+            "2026-09-01",
+            "2026-09-01T00:10Z",
+            "2026-09-01T00:10:00",
+            "2026-09-01 00:10:00Z",
+            "2026-09-01T00:10:00.Z",
+            "2026-09-01T00:10:00.000",
+            "2026-09-01T00:10:60Z",
+            "2026-02-29T00:00:00Z",
+            "2026-09-01T00:10:00-00:00",
+            "2026-09-01T00:10:00+2:00",
+            "2026-09-01T00:10:00+0200",
+            "2026-09-01T00:10:00+24:00",
+            "2026-09-01T00:10:00+02:60",
+            "2026-09-01T00:10:00+02:00Z",
+            "2026-09-01T00:10:00ä",
+        ] {
+            assert_eq!(from_rfc3339(wrong), None, "{wrong}");
+        }
+    }
 
     #[test]
     fn instants() {

@@ -12,6 +12,8 @@ pub const ITEMS_MAX: u64 = 256;
 pub const TRANSPORT_PARTS_MAX: usize = 20;
 /// The longest actor id, event id and idempotency key, in bytes.
 pub const IDENTITY_BYTES_MAX: u64 = 256;
+/// The longest reason of a cancelled decision, in UTF-16 code units.
+pub const REASON_UNITS_MAX: u64 = 1_000;
 /// How many hex digits of the presentation digest are shown as its fingerprint.
 pub const FINGERPRINT_CHARS: usize = 12;
 
@@ -36,6 +38,9 @@ pub enum Limit {
     /// Bytes of an actor id, an event id or a key.
     #[error("1 to {IDENTITY_BYTES_MAX} bytes")]
     IdentityBytes,
+    /// The reason of a cancellation, in code units.
+    #[error("{REASON_UNITS_MAX} UTF-16 code units in a reason")]
+    ReasonUnits,
     /// An answer, in code units: the choice's own limits.
     #[error("{least} to {most} UTF-16 code units in the answer")]
     AnswerUnits {

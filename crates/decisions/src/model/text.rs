@@ -2,7 +2,7 @@
 
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
-use super::invalid::{IDENTITY_BYTES_MAX, Invalid, Limit, STRING_UNITS_MAX};
+use super::invalid::{IDENTITY_BYTES_MAX, Invalid, Limit, REASON_UNITS_MAX, STRING_UNITS_MAX};
 
 /// The length of a text in UTF-16 code units.
 pub fn units(text: &str) -> u64 {
@@ -61,6 +61,20 @@ pub(super) fn check(at: &dyn Fn() -> String, text: &str, lines: Lines) -> Result
         });
     }
     Ok(observed)
+}
+
+/// Why something was cancelled, in words for people: readable, inert, and not longer than anybody reads.
+pub(crate) fn check_reason(text: &str) -> Result<(), Invalid> {
+    let at = || "the reason".to_owned();
+    let observed = units(text);
+    if REASON_UNITS_MAX < observed {
+        return Err(Invalid::Limit {
+            at: at(),
+            limit: Limit::ReasonUnits,
+            observed,
+        });
+    }
+    check(&at, text, Lines::Many).map(drop)
 }
 
 /// An actor id, an event id or a key: not blank and not longer than it needs to be. The text itself is private and not in the error.

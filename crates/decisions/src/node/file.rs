@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use super::{CHOICE_PATH, Deadline, HumanDecision, OPERATOR, refused};
 use crate::model::{
     Choice, Choices, Invalid, OnTimeout, PRESENTATION_SCHEMA, Presentation, Response, TextInput,
-    from_iso,
+    from_rfc3339,
 };
 
 /// The member of a node that says this kind.
@@ -175,7 +175,7 @@ impl FileKind for DecisionInFiles {
                     },
                 },
                 "onTimeout": any("The automatic answer: `{afterMs, response}`. From then on no person may answer. An expression may give null."),
-                "expiresAt": any("An instant (ISO 8601) from which on nobody may answer: the run is cancelled. Not together with onTimeout. An expression may give null."),
+                "expiresAt": any("An instant (RFC 3339, such as `2026-09-01T00:10:00Z`) from which on nobody may answer: the run is cancelled. Not together with onTimeout. An expression may give null."),
             },
         })
     }
@@ -317,9 +317,11 @@ fn deadline(member: &'static str, value: &Value, choices: &Choices) -> Result<De
         return Ok(Deadline::None);
     }
     if member == "expiresAt" {
-        let at = value.as_str().and_then(from_iso);
+        let at = value.as_str().and_then(from_rfc3339);
         return at.map(Deadline::ExpiresAt).ok_or_else(|| {
-            format!("expiresAt is an instant such as 2026-09-01T00:10:00.000Z, not {value}")
+            format!(
+                "expiresAt is an instant as RFC 3339 writes it, such as 2026-09-01T00:10:00Z or 2026-09-01T02:10:00+02:00, not {value}"
+            )
         });
     }
     let policy: PolicyDocument = serde_json::from_value(value.clone())

@@ -39,6 +39,8 @@ pub(crate) struct Winner {
     pub(crate) digest: DocumentDigest,
     pub(crate) resolved_at: UnixMillis,
     pub(crate) resolution: Resolution,
+    /// Why it was cancelled, in words for people.
+    pub(crate) reason: Option<String>,
 }
 
 #[expect(
@@ -63,6 +65,7 @@ struct Columns {
     is_over: bool,
     winner: Option<(Provenance, DocumentDigest, UnixMillis)>,
     record: Option<Vec<u8>>,
+    reason: Option<String>,
 }
 
 fn columns(row: &Row<'_>) -> Result<Columns, SqlError> {
@@ -88,6 +91,7 @@ fn columns(row: &Row<'_>) -> Result<Columns, SqlError> {
             None => None,
         },
         record: row.get(18)?,
+        reason: row.get(19)?,
     })
 }
 
@@ -99,7 +103,7 @@ pub(crate) fn load(sql: &Sql<'_>, decision: &str) -> Result<Option<Stored>, Deci
                 "SELECT request.content, subject.content, presentation.content, choices.content, automatic.content,
                      d.default_response_hash IS NOT NULL, d.request_digest, d.deadline_at, d.created_at, u.run_id,
                      q.target_session_id, u.paused, q.consumed_at IS NOT NULL, k.status = 'starting' OR k.status = 'running',
-                     u.finished_at IS NOT NULL, r.provenance, r.resolution_digest, r.resolved_at, record.content
+                     u.finished_at IS NOT NULL, r.provenance, r.resolution_digest, r.resolved_at, record.content, r.reason
                  FROM human_decisions d
                  JOIN runs u ON u.resource_key = d.run_key
                  JOIN run_queue k ON k.run_key = d.run_key
@@ -167,6 +171,7 @@ fn checked(decision: &str, columns: Columns) -> Result<Stored, DecisionError> {
                 digest,
                 resolved_at,
                 resolution: resolution.ok_or_else(|| corrupt("resolution"))?,
+                reason: columns.reason,
             })
         }
     };

@@ -17,3 +17,4 @@ mod pages;
 mod plans;
 mod said;
 mod support;
+mod waits;

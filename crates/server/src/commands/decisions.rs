@@ -1,8 +1,9 @@
-//! `decisions`, `decision show`, `decision cancel`: what people are asked, and how it ended.
+//! `decisions`, `decision show`, `decision wait`, `decision cancel`: what people are asked, and how it ended.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use holdpoint_decisions::commands::{self, Cancel};
+use holdpoint_decisions::commands::{self, Cancel, Waited};
 use holdpoint_decisions::document::{Segment, segments};
 use holdpoint_decisions::model::{
     Adopted, ChannelRequest, Conflict, Judged, Provenance, RejectCode, Rejection, Request,
@@ -17,9 +18,13 @@ use holdpoint_workflows::{RunId, Workflows};
 use serde_json::{Value, json};
 
 use super::{Context, actor};
-use crate::cli::{DecisionCancelArgs, DecisionsArgs};
+use crate::cli::{DecisionCancelArgs, DecisionWaitArgs, DecisionsArgs};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::text;
+use crate::signals::Interrupts;
+
+/// How long one look of a wait lasts; Ctrl-C is looked for between two.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// `decisions`. A store that is not there yet has none.
 pub(super) fn list(context: &Context, args: &DecisionsArgs) -> Result<ExitStatus, CommandError> {
@@ -73,7 +78,7 @@ fn summary(view: &DecisionView) -> String {
         let _ = write!(line, "  (until {})", text::instant(at.0));
     }
     if let Some(resolution) = &view.resolution {
-        let _ = write!(line, "  ({})", ended(resolution, &view.request));
+        let _ = write!(line, "  ({})", ended_because(resolution, view));
     }
     if view.is_paused && view.resolution.is_none() {
         line.push_str("  (its run is paused)");
@@ -118,8 +123,9 @@ pub(super) fn show(context: &Context, named: &str) -> Result<ExitStatus, Command
     row("asked", &text::instant(view.request.created_at.0));
     let _ = writeln!(told, "digest    {}", view.request.request_digest);
     if let Some(resolution) = &view.resolution {
-        let _ = writeln!(told, "ended     {}", ended(resolution, &view.request));
+        let _ = writeln!(told, "ended     {}", ended_because(resolution, &view));
     }
+    let _ = writeln!(told, "next      {}", text::line(&view.next().to_string()));
     told.push('\n');
     told.push_str(&shown_to_people(&view.request));
     if subject != Value::Null {
@@ -138,6 +144,48 @@ pub(super) fn show(context: &Context, named: &str) -> Result<ExitStatus, Command
         ));
     }
     Ok(ExitStatus::Done)
+}
+
+/// `decision wait DECISION`. It only reads, and looks until the decision is resolved or its own limit has come.
+pub(super) fn wait(context: &Context, args: &DecisionWaitArgs) -> Result<ExitStatus, CommandError> {
+    let store = context.existing()?;
+    let view = find(&store.snapshot()?, &args.decision, store.clock().now())?;
+    let id = view.request.decision_id;
+    let interrupts = Interrupts::default();
+    interrupts
+        .listen(&store, context.output)
+        .map_err(|source| CommandError::Io {
+            action: "listening for signals".to_owned(),
+            source,
+        })?;
+    let mut left = args.timeout;
+    let waited = loop {
+        let look = left.map_or(LOOK, |left| left.min(LOOK));
+        let waited = commands::wait(&store, &id, look)?;
+        if let Waited::Resolved(_) = waited {
+            break waited;
+        }
+        if interrupts.asked() {
+            return Err(CommandError::Interrupted);
+        }
+        left = left.map(|left| left.saturating_sub(look));
+        if left.is_some_and(|left| left.is_zero()) {
+            break waited;
+        }
+    };
+    let (view, status) = match &waited {
+        Waited::Resolved(view) => (view, ExitStatus::Done),
+        Waited::Open(view) => (view, ExitStatus::Waiting),
+    };
+    context.output.document(&document(view))?;
+    context.output.line(summary(view));
+    if status == ExitStatus::Waiting {
+        context.output.line(format!(
+            "it is still open: {}",
+            text::line(&view.next().to_string())
+        ));
+    }
+    Ok(status)
 }
 
 /// `decision cancel DECISION`.
@@ -200,6 +248,8 @@ pub(super) fn document(view: &DecisionView) -> Value {
         "isPaused": view.is_paused,
         "request": view.request.document(),
         "resolution": view.resolution,
+        "reason": view.reason,
+        "next": view.next(),
     })
 }
 
@@ -291,6 +341,46 @@ pub(super) fn ended(resolution: &Resolution, request: &ChannelRequest) -> String
         (Provenance::ExpiredNoDefault, _) => "nobody answered in time".to_owned(),
         (Provenance::Human | Provenance::TimeoutPolicy, None) => "it is answered".to_owned(),
     }
+}
+
+/// How a decision ended, and why it was cancelled, if somebody said so.
+fn ended_because(resolution: &Resolution, view: &DecisionView) -> String {
+    let ended = ended(resolution, &view.request);
+    match &view.reason {
+        Some(reason) if *reason != ended => format!("{ended}: {}", text::line(reason)),
+        _ => ended,
+    }
+}
+
+/// The decision that a run asked last, as `explain` tells it: a document, and rows for people. One that can't be read is told by its
+/// problem, because whoever asks why a run stands still has to hear that.
+pub(super) fn explained(
+    workflows: &Workflows,
+    run: &RunId,
+) -> Result<(Value, Vec<(&'static str, String)>), DecisionError> {
+    let store = workflows.database();
+    let now = store.clock().now();
+    match views::of_run(&store.snapshot()?, run, now) {
+        Ok(mut all) => Ok(match all.pop() {
+            Some(view) => (document(&view), explanation(&view)),
+            None => (Value::Null, Vec::new()),
+        }),
+        Err(error @ (DecisionError::Corrupt { .. } | DecisionError::Incompatible { .. })) => {
+            let problem = error.to_string();
+            Ok((json!({ "problem": problem }), vec![("decision", problem)]))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn explanation(view: &DecisionView) -> Vec<(&'static str, String)> {
+    let id = view.request.decision_id.as_str();
+    let mut rows = vec![("decision", format!("{id}, {}", view.status))];
+    if let Some(resolution) = &view.resolution {
+        rows.push(("ended", ended_because(resolution, view)));
+    }
+    rows.push(("next", view.next().to_string()));
+    rows
 }
 
 /// Why an answer may not be given.

@@ -249,8 +249,10 @@ pub(super) fn explain(context: &Context, run: &str) -> Result<ExitStatus, Comman
     let explanation = workflows.explain(&run)?;
     let options = workflows.launch_options(&run)?;
     let directory = home::directory_of(&options);
+    let (decision, rows) = decisions::explained(&workflows, &run)?;
     context.output.document(&Explained {
         explanation: &explanation,
+        decision,
         working_directory: directory,
     })?;
     let mut told = String::new();
@@ -279,6 +281,9 @@ pub(super) fn explain(context: &Context, run: &str) -> Result<ExitStatus, Comman
         explanation.blocked_by.as_deref().unwrap_or("nothing"),
     );
     row("reason", &explanation.reason);
+    for (name, value) in &rows {
+        row(name, value);
+    }
     if let Some(error) = &explanation.last_error {
         row("last error", error);
     }

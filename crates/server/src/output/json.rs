@@ -47,6 +47,8 @@ pub(crate) struct Explained<'a> {
     pub(crate) explanation: &'a Explanation,
     /// The directory that the run is executed in; none when it was not started by this command.
     pub(crate) working_directory: Option<&'a str>,
+    /// The decision that the run asked last; null when it asked none.
+    pub(crate) decision: serde_json::Value,
 }
 
 /// What became of a command on a run.

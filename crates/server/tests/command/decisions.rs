@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::support::{Home, until};
 
 /// Drafts, asks people, and goes where their answer leads.
 pub(crate) const RELEASE: &str = r#"
@@ -340,5 +340,94 @@ fn the_example_is_answered_written_again_and_shipped() {
     assert_eq!(
         home.read("target/notes.md"),
         "# next\n\nRevised as asked: Say what changed.\n"
+    );
+}
+
+#[test]
+fn a_wait_tells_how_a_decision_ended_or_that_it_is_open() {
+    let (home, run) = asking();
+    let (status, open) = home.json(&["decision", "wait", &run, "--timeout", "20ms"]);
+    assert_eq!((status, &open["status"]), (3, &json!("open")));
+    assert_eq!(open["next"]["what"], "answer");
+    let text = home.run(&["decision", "wait", &run, "--timeout", "0s"]);
+    assert_eq!(text.status, 3);
+    assert!(
+        text.stdout
+            .contains("it is still open: a person answers, of the audience release"),
+        "{}",
+        text.stdout
+    );
+    // The wait ended, and the decision did not.
+    let waiting = home.spawn(&["decision", "wait", &run]);
+    assert_eq!(home.ok(&["answer", &run, "ship"])["result"], "accepted");
+    let waited = waiting.end();
+    assert_eq!(waited.status, 0);
+    assert!(
+        waited.stdout.contains("a person answered: Ship"),
+        "{}",
+        waited.stdout
+    );
+    let resolved = home.ok(&["decision", "wait", &run, "--timeout", "10m"]);
+    assert_eq!(resolved["resolution"]["outcome"], "accepted");
+    for wrong in ["30", "1.5s", "s", "-1s", "9999999999999999h"] {
+        assert_eq!(
+            home.json(&["decision", "wait", &run, "--timeout", wrong]).0,
+            2,
+            "{wrong}"
+        );
+    }
+    assert_eq!(home.json(&["decision", "wait", "nobody"]).0, 7);
+}
+
+#[test]
+fn the_reason_of_a_cancellation_is_shown_wherever_the_decision_is() {
+    let (home, run) = asking();
+    let long = "x".repeat(1_001);
+    let (status, error) = home.json(&["decision", "cancel", &run, "--reason", &long]);
+    assert_eq!((status, &error["error"]["code"]), (2, &json!("input")));
+    home.ok(&["decision", "cancel", &run, "--reason", "no\u{202e}budget"]);
+    let because = "the decision was cancelled: no‹U+202E›budget";
+    for command in [
+        &["decision", "show", &run][..],
+        &["decisions", "--run", &run],
+        &["explain", &run],
+    ] {
+        let told = home.run(command).stdout;
+        assert!(told.contains(because), "{command:?}: {told}");
+    }
+    assert_eq!(
+        home.ok(&["decision", "show", &run])["reason"],
+        "no\u{202e}budget"
+    );
+    assert_eq!(
+        home.ok(&["explain", &run])["decision"]["reason"],
+        "no\u{202e}budget"
+    );
+}
+
+#[test]
+fn an_overdue_decision_says_what_happens_next_and_who_does_it() {
+    let home = Home::with("release.workflow.yaml", RELEASE);
+    let input = r#"{"onTimeout":{"afterMs":3000,"response":{"choice":"ship"}}}"#;
+    let (status, run) = home.json(&["run", "release.workflow.yaml", "--input", input]);
+    assert_eq!(status, 3);
+    let run = run["runId"].as_str().unwrap();
+    // Nobody works on the store, so that the deadline passes and nothing happens.
+    until("the deadline", || {
+        home.ok(&["decision", "show", run])["status"] == "overdue"
+    });
+    let told = home.run(&["explain", run]).stdout;
+    assert!(
+        told.contains("next        the deadline has passed, so that no person may answer: whoever works on this store next gives"),
+        "{told}"
+    );
+    assert_eq!(
+        home.ok(&["explain", run])["decision"]["next"]["what"],
+        "automaticAnswer"
+    );
+    home.ok(&["work", "--until-idle"]);
+    assert_eq!(
+        home.ok(&["explain", run])["decision"]["next"]["what"],
+        "nothing"
     );
 }

@@ -75,6 +75,10 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     note("channels list", &["channels", "list"]);
     note("channels status", &["channels", "status"]);
     note("channels test", &["channels", "test"]);
+    note(
+        "decision wait",
+        &["decision", "wait", &run, "--timeout", "0s"],
+    );
     note("decision show", &["decision", "show", &run]);
     note("answer refused", &["answer", &run, "sink"]);
     note("answer to a decision", &["answer", &run, "ship"]);
