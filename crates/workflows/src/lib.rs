@@ -131,7 +131,10 @@ pub use scheduler::{
     WorkTurn, Worked,
 };
 pub use session::{Coordinator, Session};
-pub use worker::{Execution, WorkerLauncher, WorkerLimits, run_child};
+pub use worker::{
+    Execution, WorkerEnd, WorkerLauncher, WorkerLimits, WorkerProcess, run_child,
+    take_worker_channel,
+};
 pub use workflows::Workflows;
 
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].

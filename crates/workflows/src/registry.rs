@@ -157,6 +157,19 @@ impl Registry {
         file::read_with(path, self)
     }
 
+    /// The workflow of a reference, as a program's command line or another domain has it: the path of a file, `builtin:ID`, or a name.
+    ///
+    /// # Errors
+    ///
+    /// [`IncludeProblem`] says what is wrong with the reference, or with what it names.
+    pub fn find(&self, reference: &str) -> Result<(Definition, SourceIdentity), IncludeProblem> {
+        let referrer = Referrer {
+            workflow: reference,
+            source: None,
+        };
+        Library::resolve(self, reference, &referrer)
+    }
+
     /// The latest registered definition of a name.
     pub fn named(&self, name: &str) -> Option<Definition> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);

@@ -11,13 +11,15 @@ mod frame;
 mod host;
 mod launch;
 mod message;
+mod process;
 mod proposal;
 mod session;
 
-pub use child::run_child;
+pub use child::{run_child, take_worker_channel};
 pub(crate) use host::Supervision;
 pub use launch::{WorkerLauncher, WorkerLimits};
 pub(crate) use message::Reply;
+pub use process::{WorkerEnd, WorkerProcess};
 
 /// Where the nodes of runs are executed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

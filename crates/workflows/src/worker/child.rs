@@ -182,15 +182,7 @@ impl Shared {
 impl Channel {
     /// Takes the channel from standard input and reads the launch.
     fn open() -> Result<Self, String> {
-        let stream = std::io::stdin()
-            .as_fd()
-            .try_clone_to_owned()
-            .map(UnixStream::from)
-            .map_err(|error| format!("standard input: {error}"))?;
-        // Whatever this process starts must not have the channel.
-        let null = File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))?;
-        rustix::stdio::dup2_stdin(&null).map_err(|error| format!("standard input: {error}"))?;
-        lead_session();
+        let stream = take_worker_channel().map_err(|error| format!("standard input: {error}"))?;
         let limits = WorkerLimits::default();
         let mut reader = stream.try_clone().map_err(|error| error.to_string())?;
         let (header, launch) = read_launch(&mut reader, limits.message_bytes_max)
@@ -357,6 +349,19 @@ impl Line {
             reason: ClaimLostReason::MissingAuthority,
         })
     }
+}
+
+/// Takes the channel of a worker process from its standard input, where whatever the process starts can't have it, and leads a session,
+/// so that all of that can be ended with it. For the workers of domains above this one: [`run_child`] does it itself.
+///
+/// # Errors
+///
+/// Those of the operating system, as when standard input is closed.
+pub fn take_worker_channel() -> std::io::Result<UnixStream> {
+    let stream = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdin(&File::open("/dev/null")?)?;
+    lead_session();
+    Ok(stream)
 }
 
 /// Leads a session of its own: what this process starts can be ended with it, and no terminal reaches it.

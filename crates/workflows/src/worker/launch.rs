@@ -8,7 +8,7 @@ use std::io::{PipeReader, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -114,6 +114,11 @@ impl WorkerLauncher {
     pub fn limited(mut self, limits: WorkerLimits) -> Self {
         self.limits = limits;
         self
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     pub(super) fn limits(&self) -> &WorkerLimits {
@@ -229,12 +234,17 @@ impl Launched {
     }
 
     /// Waits so long for its end, then ends it, with everything that it started. Returns how it ended.
-    pub(super) fn end(mut self, patience: Duration, at_once: bool) -> Left {
+    pub(super) fn end(self, patience: Duration, at_once: bool) -> Left {
+        self.end_after(patience, (!at_once).then_some(TERM_GRACE))
+    }
+
+    /// The same with so long between SIGTERM and SIGKILL; without a grace it gets SIGKILL only.
+    pub(super) fn end_after(mut self, patience: Duration, grace: Option<Duration>) -> Left {
         let by_itself = self.has_ended_within(patience);
         if let Some(pid) = self.pid() {
-            if !by_itself && !at_once {
+            if let (false, Some(grace)) = (by_itself, grace) {
                 let _gone = kill_process(pid, Signal::TERM);
-                self.has_ended_within(TERM_GRACE);
+                self.has_ended_within(grace);
             }
             if !self.has_ended() {
                 let _gone = kill_process(pid, Signal::KILL);
