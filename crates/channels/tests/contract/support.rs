@@ -109,7 +109,7 @@ pub(crate) fn timed(waiting: &Waiting<'_>) -> Draft {
     }
 }
 
-fn gated(drafting: fn(&Waiting<'_>) -> Draft) -> Definition {
+pub(crate) fn gated(drafting: fn(&Waiting<'_>) -> Draft) -> Definition {
     Workflow::new("gated")
         .start_at("gate")
         .node("gate", NodeKind::custom(Gate(drafting)))
@@ -193,7 +193,7 @@ impl Fixture {
         let owner = Owner::new(OwnerKind::Host, "host");
         let claim = commands::start_host(self.db(), &channel, &owner, LEASE_MS).unwrap();
         Host {
-            fixture: self,
+            db: self.db(),
             channel,
             profile: self.config.profile(profile).unwrap().clone(),
             claim,
@@ -279,7 +279,7 @@ impl Drop for Fixture {
 }
 
 /// A real configuration, read from real files.
-fn config(home: &std::path::Path, profiles: &[(&str, &[&str])]) -> Config {
+pub(crate) fn config(home: &std::path::Path, profiles: &[(&str, &[&str])]) -> Config {
     use holdpoint_channels::config::Setup;
     use std::os::unix::fs::PermissionsExt as _;
     let directory = home.join("config");
@@ -303,7 +303,7 @@ fn config(home: &std::path::Path, profiles: &[(&str, &[&str])]) -> Config {
 
 /// A host that has the profile.
 pub(crate) struct Host<'a> {
-    fixture: &'a Fixture,
+    pub(crate) db: &'a Database,
     pub(crate) channel: ChannelId,
     pub(crate) profile: Profile,
     pub(crate) claim: Claim,
@@ -326,7 +326,7 @@ impl Host<'_> {
     /// The host finds that its adapter has ended.
     pub(crate) fn adapter_ended(&self) -> usize {
         commands::doubt(
-            self.fixture.db(),
+            self.db,
             &self.channel,
             &self.claim,
             ErrorCode::AdapterExited,
@@ -363,7 +363,7 @@ impl Adapter<'_> {
         let line = message.to_line().unwrap();
         let message = FromAdapter::from_line(line.trim_ascii_end()).unwrap();
         let mut session = Session {
-            db: self.host.fixture.db(),
+            db: self.host.db,
             claim: &self.host.claim,
             channel: &self.host.channel,
             profile: &self.host.profile,
@@ -395,7 +395,7 @@ impl Adapter<'_> {
         );
         assert!(!matches!(relayed, Relayed::Rejected { .. }), "{relayed:?}");
         let session = Session {
-            db: self.host.fixture.db(),
+            db: self.host.db,
             claim: &self.host.claim,
             channel: &self.host.channel,
             profile: &self.host.profile,
