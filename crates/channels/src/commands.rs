@@ -15,7 +15,7 @@ use holdpoint_state::{Claim, Database, OwnerScope, Payload, StateError};
 use serde_json::json;
 
 pub use attempts::doubt;
-pub use hosting::{start_host, stop_host};
+pub use hosting::{hold_bot, release_bot, start_host, stop_host};
 pub use order::{Next, next};
 pub use recover::{Recovery, recover};
 pub use relay::relay;

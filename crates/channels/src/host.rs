@@ -4,6 +4,7 @@
 //! from the rows each time. When an adapter ends, for whatever reason, what it had in flight is in doubt before another one starts.
 //! Not here: what an order is (`commands`), the provider (`telegram`).
 
+mod bot;
 mod child;
 mod supervise;
 mod talk;
@@ -85,6 +86,8 @@ impl fmt::Debug for HostOptions {
 pub enum ProfileState {
     /// Another host has it; this one waits for it.
     HostedElsewhere,
+    /// Another profile of this store has the same bot; this one waits for it.
+    BotElsewhere,
     /// Its adapter starts.
     Starting,
     /// Its adapter works.
@@ -209,9 +212,10 @@ impl Host {
         self.start_all(&mut running, config)
     }
 
-    /// Stops all adapters and gives the profiles back.
-    pub fn stop(mut self) {
+    /// Stops all adapters and gives the profiles back. Returns where each profile stands then.
+    pub fn stop(mut self) -> BTreeMap<String, ProfileState> {
         self.shut_down();
+        self.profiles()
     }
 
     fn shut_down(&mut self) {

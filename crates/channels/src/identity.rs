@@ -13,6 +13,8 @@ use crate::protocol::is_name;
 pub const RESOURCE_TYPE: &str = "channel";
 /// The resource type whose lease a host holds, one for each profile.
 pub const HOST_RESOURCE_TYPE: &str = "channel_host";
+/// The resource type whose lease the one reader of a bot's updates holds.
+pub const BOT_RESOURCE_TYPE: &str = "channel_bot";
 /// The local surface, which is always there.
 pub const LOCAL: &str = "pi";
 /// The adapter type of Telegram channels, and what their ids begin with.
@@ -59,6 +61,12 @@ impl ChannelId {
     pub fn resource(&self) -> Resource {
         Resource::new(RESOURCE_TYPE, self.as_str())
     }
+}
+
+/// The resource whose lease the one reader of a Telegram bot's updates holds, whatever its profile is called. The number is the
+/// bot's public one, and nothing of its token.
+pub fn bot_resource(bot_id: u64) -> Resource {
+    Resource::new(BOT_RESOURCE_TYPE, &format!("{TELEGRAM}:{bot_id}"))
 }
 
 /// What an effect of a channel is for.

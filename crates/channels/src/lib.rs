@@ -58,7 +58,11 @@ pub use identity::ChannelId;
 /// [`holdpoint_decisions::DOMAIN`].
 pub const DOMAIN: Domain = Domain {
     ddl: include_str!("schema.sql"),
-    resource_types: &[identity::RESOURCE_TYPE, identity::HOST_RESOURCE_TYPE],
+    resource_types: &[
+        identity::RESOURCE_TYPE,
+        identity::HOST_RESOURCE_TYPE,
+        identity::BOT_RESOURCE_TYPE,
+    ],
     operations: operations::ALL,
     effect_types: &[
         EffectType {

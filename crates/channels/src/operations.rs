@@ -5,7 +5,7 @@
 
 use holdpoint_state::{ActorKind, LeaseRule, Operation};
 
-use crate::identity::{HOST_RESOURCE_TYPE, RESOURCE_TYPE};
+use crate::identity::{BOT_RESOURCE_TYPE, HOST_RESOURCE_TYPE, RESOURCE_TYPE};
 
 /// Makes a channel.
 pub(crate) const CREATE: Operation = Operation {
@@ -48,7 +48,7 @@ pub(crate) const READY: Operation = Operation {
     name: "channel.ready",
     event: "channel.ready",
     resource: RESOURCE_TYPE,
-    summary: "An adapter has read on: the cursor grows. Without news nothing is written.",
+    summary: "An adapter has read on, or the provider wants a pause. Without news nothing is written.",
     actors: &[ActorKind::Channel],
     lease: LeaseRule::NotRequired,
     from: &[],
@@ -151,6 +151,42 @@ pub(crate) const HOST_STOP: Operation = Operation {
     to: &[],
 };
 
+/// Makes the resource whose lease the one reader of a bot holds.
+pub(crate) const BOT_CREATE: Operation = Operation {
+    name: "channel_bot.create",
+    event: "channel_bot.created",
+    resource: BOT_RESOURCE_TYPE,
+    summary: "Makes the resource whose lease the one reader of a bot's updates holds; a repeat adopts it.",
+    actors: &[ActorKind::Host],
+    lease: LeaseRule::NotRequired,
+    from: &[],
+    to: &[],
+};
+
+/// A host takes a bot for one of its profiles.
+pub(crate) const BOT_HOLD: Operation = Operation {
+    name: "channel_bot.hold",
+    event: "channel_bot.held",
+    resource: BOT_RESOURCE_TYPE,
+    summary: "A host takes a bot for one of its profiles: no other profile reads or sends with that bot meanwhile.",
+    actors: &[ActorKind::Host],
+    lease: LeaseRule::NotRequired,
+    from: &[],
+    to: &[],
+};
+
+/// A host gives a bot back.
+pub(crate) const BOT_RELEASE: Operation = Operation {
+    name: "channel_bot.release",
+    event: "channel_bot.released",
+    resource: BOT_RESOURCE_TYPE,
+    summary: "A host gives a bot back, once the adapter that spoke for it has ended.",
+    actors: &[ActorKind::Host],
+    lease: LeaseRule::RequiredUnrenewed,
+    from: &[],
+    to: &[],
+};
+
 /// A person resolves what nobody else can know.
 pub(crate) const RECOVER: Operation = Operation {
     name: "channel_host.recover",
@@ -177,5 +213,8 @@ pub(crate) const ALL: &[&Operation] = &[
     &HOST_CREATE,
     &HOST_START,
     &HOST_STOP,
+    &BOT_CREATE,
+    &BOT_HOLD,
+    &BOT_RELEASE,
     &RECOVER,
 ];

@@ -1,11 +1,11 @@
-//! A host takes a profile, makes its channel, and gives the profile back.
+//! A host takes a profile, makes its channel, and gives the profile back; and the same with the bot that speaks for it.
 
 use holdpoint_state::{Actor, Claim, Command, Database, Outcome, Owner};
 
 use super::attempts::doubt_in;
 use super::profile_of;
 use crate::error::ChannelError;
-use crate::identity::ChannelId;
+use crate::identity::{ChannelId, bot_resource};
 use crate::protocol::ErrorCode;
 use crate::{operations, store};
 
@@ -69,6 +69,53 @@ pub fn start_host(
 /// [`StateError::ClaimLost`](holdpoint_state::StateError::ClaimLost) when another host has it.
 pub fn stop_host(db: &Database, claim: &Claim) -> Result<(), ChannelError> {
     let command = Command::new(&operations::HOST_STOP, claim.resource().clone())
+        .by(Actor::host(claim.owner().id()))
+        .holding(claim);
+    db.commit(command, |change| {
+        change.release()?;
+        Ok::<_, ChannelError>(Outcome::Accepted(()))
+    })?;
+    Ok(())
+}
+
+/// Takes a bot for a host, so that no other profile of this store reads its updates or sends with it: two readers of one bot each lose
+/// what the other reads (field case 84). A profile is no guard, since two of them may have one token.
+///
+/// # Errors
+///
+/// [`StateError::LeaseHeld`](holdpoint_state::StateError::LeaseHeld) while somebody else has it and lives.
+pub fn hold_bot(
+    db: &Database,
+    bot_id: u64,
+    owner: &Owner,
+    lease_ms: i64,
+) -> Result<Claim, ChannelError> {
+    let command = Command::new(&operations::BOT_CREATE, bot_resource(bot_id))
+        .by(Actor::host(owner.id()))
+        .creating();
+    db.commit(command, |change| {
+        if !change.is_new() {
+            return Ok::<_, ChannelError>(Outcome::Adopted(()));
+        }
+        change.resource_key()?;
+        Ok(Outcome::Accepted(()))
+    })?;
+    let command =
+        Command::new(&operations::BOT_HOLD, bot_resource(bot_id)).by(Actor::host(owner.id()));
+    let owner = owner.clone();
+    let held = db.commit(command, move |change| {
+        Ok::<_, ChannelError>(Outcome::Accepted(change.claim(&owner, lease_ms)?))
+    })?;
+    Ok(held.value)
+}
+
+/// Gives a bot back, once the adapter that spoke for it has ended.
+///
+/// # Errors
+///
+/// [`StateError::ClaimLost`](holdpoint_state::StateError::ClaimLost) when somebody else has it.
+pub fn release_bot(db: &Database, claim: &Claim) -> Result<(), ChannelError> {
+    let command = Command::new(&operations::BOT_RELEASE, claim.resource().clone())
         .by(Actor::host(claim.owner().id()))
         .holding(claim);
     db.commit(command, |change| {

@@ -11,7 +11,7 @@ use super::{Session, attempts, effect};
 use crate::config::Config;
 use crate::error::ChannelError;
 use crate::identity::{ChannelId, Purpose};
-use crate::protocol::{OpenRequest, Order, POLL_BYTES_MAX, Response, SettleOutcome};
+use crate::protocol::{INTEGER_MAX, OpenRequest, Order, POLL_BYTES_MAX, Response, SettleOutcome};
 use crate::store::read;
 
 /// How many open decisions are read at once.
@@ -51,11 +51,8 @@ pub fn next(session: &Session<'_>, config: &Config) -> Result<Next, ChannelError
         let (row, choice) = {
             let snapshot = session.db.snapshot()?;
             let row = read::channel(&snapshot.sql(), session.channel)?;
-            let quiet = row
-                .as_ref()
-                .and_then(|row| row.quiet_until)
-                .is_some_and(|until| now < until);
-            let choice = if quiet {
+            let is_quiet = row.as_ref().is_some_and(|row| 0 < quiet_ms(row, now));
+            let choice = if is_quiet {
                 // Nothing is sent while the provider wants a pause, whichever effect met it. Answers are read meanwhile.
                 Choice::Poll(open_here(&snapshot, session.channel, now)?)
             } else {
@@ -73,6 +70,7 @@ pub fn next(session: &Session<'_>, config: &Config) -> Result<Next, ChannelError
                 let order = Order::Poll {
                     cursor: row.cursor,
                     requests,
+                    quiet_ms: quiet_ms(&row, now),
                 };
                 return Ok(Next {
                     order,
@@ -117,14 +115,24 @@ pub fn next(session: &Session<'_>, config: &Config) -> Result<Next, ChannelError
         read::channel(&snapshot.sql(), session.channel)?.ok_or_else(|| ChannelError::Corrupt {
             what: session.channel.to_string(),
         })?;
-    let requests = open_here(&snapshot, session.channel, session.db.clock().now())?;
+    let now = session.db.clock().now();
+    let requests = open_here(&snapshot, session.channel, now)?;
     Ok(Next {
         order: Order::Poll {
             cursor: row.cursor,
             requests,
+            quiet_ms: quiet_ms(&row, now),
         },
         revision: row.revision,
     })
+}
+
+/// How long the provider still wants nothing sent. No longer than any reader of the order can carry.
+fn quiet_ms(row: &read::ChannelRow, now: UnixMillis) -> u64 {
+    let left = row
+        .quiet_until
+        .map_or(0, |until| until.0.saturating_sub(now.0));
+    u64::try_from(left).unwrap_or(0).min(INTEGER_MAX)
 }
 
 fn choose(

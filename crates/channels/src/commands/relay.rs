@@ -7,6 +7,8 @@
 //!
 //! Steps 2 to 4 are one transaction. Not here: the next order (`order`).
 
+use holdpoint_decisions::document::parts::parts;
+use holdpoint_decisions::model::DecisionId;
 use holdpoint_state::{Actor, Change, Command, Operation, Outcome, Payload, Receipt};
 use serde_json::json;
 
@@ -36,9 +38,12 @@ pub fn relay(
         return rejected(RejectReason::Sequence);
     }
     let relayed = match &message.report {
-        Report::Ready { cursor, .. } | Report::Exiting { cursor, .. } => {
-            signal(session, message, *cursor)?
-        }
+        Report::Ready {
+            cursor,
+            retry_after,
+            ..
+        } => signal(session, message, *cursor, *retry_after)?,
+        Report::Exiting { cursor, .. } => signal(session, message, *cursor, None)?,
         Report::Part { .. } | Report::Present(_) | Report::Answer(_) | Report::Settle(_) => {
             report(session, message)?
         }
@@ -53,11 +58,12 @@ fn names_revision(message: &FromAdapter, revision: u64) -> bool {
     message.expected_revision == revision || (is_first && message.expected_revision == 0)
 }
 
-/// A `ready` or an `exiting`. One that has not read on writes nothing, so that an idle channel does not grow.
+/// A `ready` or an `exiting`. One that has not read on, and was not told to pause, writes nothing, so that an idle channel does not grow.
 fn signal(
     session: &Session<'_>,
     message: &FromAdapter,
     cursor: u64,
+    retry_after: Option<u64>,
 ) -> Result<(Relayed, u64), ChannelError> {
     let stored = read::channel(&session.db.snapshot()?.sql(), session.channel)?;
     let Some(stored) = stored else {
@@ -73,7 +79,7 @@ fn signal(
             stored.revision,
         ));
     }
-    if cursor <= stored.cursor {
+    if cursor <= stored.cursor && retry_after.is_none() {
         return Ok((Relayed::Repeated { answer: None }, stored.revision));
     }
     let operation = match message.report {
@@ -87,7 +93,13 @@ fn signal(
             }));
         }
         change.record(facts(message, None)?);
-        channels::advance_cursor(change, cursor)?;
+        if channels::is_ahead(change, cursor)? {
+            channels::advance_cursor(change, cursor)?;
+        }
+        if let Some(seconds) = retry_after {
+            let until = change.now().plus(reports::wait_ms(seconds));
+            channels::keep_quiet_until(change, until)?;
+        }
         Ok(Outcome::Accepted(Relayed::Taken { answer: None }))
     })?;
     Ok((receipt.value, receipt.revision))
@@ -102,6 +114,7 @@ fn report(session: &Session<'_>, message: &FromAdapter) -> Result<(Relayed, u64)
         _ => &operations::SETTLE,
     };
     let (channel, profile) = (session.channel.clone(), session.profile.clone());
+    let parts_wanted = parts_wanted(session, &message.report)?;
     let receipt = commit(session, operation, message, move |change, message| {
         let payload = content(message)?;
         if let Some(earlier) = inbox::fetch(change, &message.stable_message_id)? {
@@ -117,7 +130,7 @@ fn report(session: &Session<'_>, message: &FromAdapter) -> Result<(Relayed, u64)
                 reason: RejectReason::StaleRevision,
             }));
         }
-        let applied = reports::apply(change, &channel, &profile, &message.report)?;
+        let applied = reports::apply(change, &channel, &profile, &message.report, parts_wanted)?;
         let answer = match applied {
             Ok(answer) => answer,
             Err(reason) => return Ok(Outcome::Refused(Relayed::Rejected { reason })),
@@ -144,6 +157,21 @@ fn report(session: &Session<'_>, message: &FromAdapter) -> Result<(Relayed, u64)
         Ok(Outcome::Accepted(Relayed::Taken { answer }))
     })?;
     Ok((receipt.value, receipt.revision))
+}
+
+/// How many parts the request of a confirmed delivery has for each chat. A request never changes, so that it may be read before.
+fn parts_wanted(session: &Session<'_>, report: &Report) -> Result<Option<usize>, ChannelError> {
+    let Report::Present(report) = report else {
+        return Ok(None);
+    };
+    let Ok(decision) = DecisionId::new(report.decision_id.as_str()) else {
+        return Ok(None);
+    };
+    let now = session.db.clock().now();
+    let found = holdpoint_decisions::views::fetch(&session.db.snapshot()?, &decision, now)?;
+    Ok(found
+        .and_then(|view| parts(&view.request).ok())
+        .map(|parts| parts.len()))
 }
 
 /// A report that was taken before. An answer that the provider told twice, under two numbers, still moves the cursor on.

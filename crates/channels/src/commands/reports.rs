@@ -25,12 +25,13 @@ use crate::store::{channels, messages, parts};
 /// What became of a report: what an answer came to, or why nothing of the report is taken. Whoever refuses wrote nothing.
 type Applied = Result<Option<AnswerOutcome>, RejectReason>;
 
-/// Applies a report.
+/// Applies a report. `parts_wanted` is how many parts its request has for each chat, if it is known.
 pub(super) fn apply(
     change: &mut Change<'_>,
     channel: &ChannelId,
     profile: &Profile,
     report: &Report,
+    parts_wanted: Option<usize>,
 ) -> Result<Applied, ChannelError> {
     match report {
         Report::Part {
@@ -47,7 +48,7 @@ pub(super) fn apply(
             };
             part(change, channel, profile, &named, message)
         }
-        Report::Present(report) => present(change, channel, profile, report),
+        Report::Present(report) => present(change, channel, profile, report, parts_wanted),
         Report::Answer(report) => answer(change, channel, profile, report),
         Report::Settle(report) => settle(change, channel, report),
         Report::Ready { .. } | Report::Exiting { .. } => Ok(Ok(None)),
@@ -103,6 +104,7 @@ fn present(
     channel: &ChannelId,
     profile: &Profile,
     report: &PresentReport,
+    parts_wanted: Option<usize>,
 ) -> Result<Applied, ChannelError> {
     let named = Named {
         decision_id: &report.decision_id,
@@ -113,7 +115,8 @@ fn present(
     let Some(found) = in_flight(change, channel, &named)? else {
         return Ok(Err(RejectReason::NotInFlight));
     };
-    if report.state == SendState::Confirmed && !is_complete(profile, &report.messages) {
+    if report.state == SendState::Confirmed && !is_complete(profile, &report.messages, parts_wanted)
+    {
         return Ok(Err(RejectReason::Incomplete));
     }
     let known = parts::of_decision(change, channel, &report.decision_id)?;
@@ -145,25 +148,22 @@ fn present(
     Ok(Ok(None))
 }
 
-/// Whether every allowed chat has its parts, from the first on.
-fn is_complete(profile: &Profile, messages: &[MessageRef]) -> bool {
-    let count = |chat: &str| {
-        messages
-            .iter()
-            .filter(|message| message.chat_id == chat)
-            .count()
-    };
-    let Some(parts) = profile.allowed_chat_ids.first().map(|chat| count(chat)) else {
+/// Whether every allowed chat has every part of the request. How many there are is counted by the host, since an adapter that leaves
+/// out the last one leaves out the buttons. Parts in a chat that is allowed no more are beside the point.
+fn is_complete(profile: &Profile, messages: &[MessageRef], parts_wanted: Option<usize>) -> bool {
+    let Some(parts) = parts_wanted else {
         return false;
     };
-    0 < parts
-        && profile
-            .allowed_chat_ids
+    let has = |chat: &str, part: usize| {
+        messages
             .iter()
-            .all(|chat| count(chat) == parts)
-        && messages
+            .any(|message| message.chat_id == chat && message.part_index as usize == part)
+    };
+    let chats = &profile.allowed_chat_ids;
+    !chats.is_empty()
+        && chats
             .iter()
-            .all(|message| (message.part_index as usize) < parts)
+            .all(|chat| (0..parts).all(|part| has(chat, part)))
 }
 
 fn settle(
@@ -227,6 +227,11 @@ fn waits(change: &Change<'_>, found: &InFlight, ended: &Ended) -> Result<u32, Ch
     Ok((earlier + u32::from(is_wait)).min(WAITS_MAX))
 }
 
+/// Seconds that a provider wants, as milliseconds.
+pub(super) fn wait_ms(seconds: u64) -> i64 {
+    i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX)
+}
+
 /// Settles the effect, and writes the record.
 fn close(change: &mut Change<'_>, found: &InFlight, ended: &Ended) -> Result<Again, ChannelError> {
     let error = || ended.error.map(|code| code.to_string());
@@ -240,10 +245,9 @@ fn close(change: &mut Change<'_>, found: &InFlight, ended: &Ended) -> Result<Aga
         },
         SendState::Unknown => Settlement::Ambiguous { error: error() },
     };
-    let wait_ms = ended
+    let not_before = ended
         .retry_after
-        .map(|seconds| i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX));
-    let not_before = wait_ms.map(|wait_ms| change.now().plus(wait_ms));
+        .map(|seconds| change.now().plus(wait_ms(seconds)));
     let waits = waits(change, found, ended)?;
     let again = if found.attempts.saturating_sub(waits) < CHANNEL_ATTEMPTS_MAX {
         Again::Yes
@@ -330,10 +334,18 @@ fn outcome(judged: &Judged) -> AnswerOutcome {
             },
         } => AnswerOutcome::Expired,
         Judged::Adopted {
+            earlier: Adopted::Rejected {
+                code: RejectCode::Paused,
+            },
+        }
+        | Judged::Conflict {
+            conflict: Conflict::Paused,
+        } => AnswerOutcome::Paused,
+        Judged::Adopted {
             earlier: Adopted::Stale | Adopted::Rejected { .. },
         }
         | Judged::Conflict {
-            conflict: Conflict::Key | Conflict::Paused,
+            conflict: Conflict::Key,
         }
         | Judged::Rejected {
             reason: Rejection::Stale | Rejection::Invalid { .. },

@@ -297,14 +297,37 @@ fn send_message(shared: &Shared, parameters: &Value) -> Result<Value, Refusal> {
     let below = markup::below(parameters)?;
     let mut world = shared.world();
     open(&world, chat)?;
+    let reply_to = reply_to(&mut world, chat, parameters)?;
     let bot = world.bot;
-    let (number, message) = world.add(chat, bot, &text, None);
+    let (number, message) = world.add(chat, bot, &text, reply_to);
     match below {
         Below::Nothing => {}
         Below::Keyboard(keyboard) => message.keyboard = Some(keyboard),
         Below::ForceReply => message.asks_reply = true,
     }
     Ok(world.as_json(chat, number))
+}
+
+/// The message that a new one replies to.
+fn reply_to(world: &mut World, chat: i64, parameters: &Value) -> Result<Option<u64>, Refusal> {
+    let Some(reply) = parameters
+        .get("reply_parameters")
+        .filter(|value| !value.is_null())
+    else {
+        return Ok(None);
+    };
+    only(reply, &["message_id", "allow_sending_without_reply"])?;
+    let number = reply
+        .get("message_id")
+        .and_then(Value::as_u64)
+        .ok_or_else(|| Refusal::from("can't parse reply parameters".to_owned()))?;
+    if world.message(chat, number).is_some() {
+        return Ok(Some(number));
+    }
+    if reply.get("allow_sending_without_reply") == Some(&Value::Bool(true)) {
+        return Ok(None);
+    }
+    Err("message to be replied not found".to_owned().into())
 }
 
 fn open(world: &World, chat: i64) -> Result<(), Refusal> {

@@ -13,11 +13,12 @@ use holdpoint_state::clock::{Clock as _, MonotonicMillis, SystemClock};
 use holdpoint_state::id::random_id;
 use holdpoint_state::{Claim, Database, Owner, StateError};
 
+use super::bot::{Bot, Held};
 use super::child::Adapter;
 use super::talk::{Talk, Then};
 use super::{HostOptions, ProfileState, States};
 use crate::commands;
-use crate::config::{Config, Profile};
+use crate::config::Config;
 use crate::error::ChannelError;
 use crate::identity::ChannelId;
 use crate::protocol::{ErrorCode, Launch};
@@ -68,6 +69,8 @@ enum End {
     LostClaim,
     /// The provider refuses the token.
     Refused(ErrorCode),
+    /// Another profile has the bot.
+    BotElsewhere,
     /// Anything else. It says whether the adapter was ever ready.
     Ended(bool),
 }
@@ -105,12 +108,30 @@ impl Supervisor {
 
     fn run(&self, stopping: &AtomicBool, sender: &SyncSender<Event>, events: &Receiver<Event>) {
         let mut wait_ms = self.options.restart_ms;
+        let mut bot = Bot::default();
         while !stopping.load(Ordering::SeqCst) {
+            // A bot that somebody else had is asked for first: nothing is written for the profile while it is waited for.
+            match bot.hold_wanted(self) {
+                Ok(Held::Here) => {}
+                Ok(Held::Elsewhere) => {
+                    self.set(ProfileState::BotElsewhere);
+                    self.rest(stopping, self.options.restart_ms, None);
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(channel = %self.channel, error = %error, "a bot could not be taken; it is tried again");
+                    self.set(ProfileState::Restarting);
+                    self.rest(stopping, wait_ms, None);
+                    continue;
+                }
+            }
             let claimed =
                 commands::start_host(&self.db, &self.channel, &self.owner, self.options.lease_ms);
             let claim = match claimed {
                 Ok(claim) => claim,
                 Err(error) => {
+                    // Whoever has the profile needs its bot.
+                    bot.give_back(self);
                     if matches!(error, ChannelError::State(StateError::LeaseHeld { .. })) {
                         self.set(ProfileState::HostedElsewhere);
                     } else {
@@ -121,7 +142,8 @@ impl Supervisor {
                     continue;
                 }
             };
-            let is_over = self.host(&claim, stopping, sender, events, &mut wait_ms);
+            let is_over = self.host(&claim, &mut bot, stopping, sender, events, &mut wait_ms);
+            bot.give_back(self);
             if let Err(error) = commands::stop_host(&self.db, &claim) {
                 tracing::debug!(channel = %self.channel, error = %error, "the claim was gone already");
             }
@@ -136,6 +158,7 @@ impl Supervisor {
     fn host(
         &self,
         claim: &Claim,
+        bot: &mut Bot,
         stopping: &AtomicBool,
         sender: &SyncSender<Event>,
         events: &Receiver<Event>,
@@ -143,7 +166,7 @@ impl Supervisor {
     ) -> bool {
         while !stopping.load(Ordering::SeqCst) {
             self.set(ProfileState::Starting);
-            let end = self.adapter(claim, stopping, sender, events);
+            let end = self.adapter(claim, bot, stopping, sender, events);
             let doubted = commands::doubt(&self.db, &self.channel, claim, ErrorCode::AdapterExited);
             match doubted {
                 Ok(0) => {}
@@ -157,7 +180,7 @@ impl Supervisor {
                 }
             }
             match end {
-                End::Stopped | End::LostClaim => return false,
+                End::Stopped | End::LostClaim | End::BotElsewhere => return false,
                 End::Refused(code) => {
                     self.set(ProfileState::Refused(code));
                     return true;
@@ -169,7 +192,7 @@ impl Supervisor {
                         wait_ms.saturating_mul(2).min(self.options.restart_max_ms)
                     };
                     self.set(ProfileState::Restarting);
-                    if !self.rest(stopping, *wait_ms, Some(claim)) {
+                    if !self.rest(stopping, *wait_ms, Some((claim, bot))) {
                         return false;
                     }
                 }
@@ -178,8 +201,8 @@ impl Supervisor {
         false
     }
 
-    /// Waits, and keeps the claim meanwhile. Returns whether the claim is still there.
-    fn rest(&self, stopping: &AtomicBool, wait_ms: u64, claim: Option<&Claim>) -> bool {
+    /// Waits, and keeps the claims meanwhile. Returns whether they are still there.
+    fn rest(&self, stopping: &AtomicBool, wait_ms: u64, claims: Option<(&Claim, &Bot)>) -> bool {
         let begun = SystemClock.monotonic();
         let mut renewed = begun;
         loop {
@@ -188,8 +211,8 @@ impl Supervisor {
             if left == 0 || stopping.load(Ordering::SeqCst) {
                 return true;
             }
-            if let Some(claim) = claim
-                && !self.keep(claim, &mut renewed)
+            if let Some((claim, bot)) = claims
+                && !self.keep(claim, bot, &mut renewed)
             {
                 return false;
             }
@@ -201,23 +224,34 @@ impl Supervisor {
         self.options.lease_ms.unsigned_abs() / 3
     }
 
-    /// Renews the claim when a third of its time has passed. Returns whether it is still there.
-    fn keep(&self, claim: &Claim, renewed: &mut MonotonicMillis) -> bool {
+    /// Renews the claims on the profile and its bot when a third of their time has passed. Returns whether they are still there.
+    fn keep(&self, claim: &Claim, bot: &Bot, renewed: &mut MonotonicMillis) -> bool {
         let now = SystemClock.monotonic();
         if now.since(*renewed) < self.renew_ms() {
             return true;
         }
-        match self.db.renew(claim) {
-            Ok(()) => {
-                *renewed = now;
-                true
+        let mut is_renewed = true;
+        for claim in [Some(claim), bot.claim()].into_iter().flatten() {
+            if !self.keep_one(claim, &mut is_renewed) {
+                return false;
             }
+        }
+        if is_renewed {
+            *renewed = now;
+        }
+        true
+    }
+
+    fn keep_one(&self, claim: &Claim, is_renewed: &mut bool) -> bool {
+        match self.db.renew(claim) {
+            Ok(()) => true,
             Err(StateError::ClaimLost { .. }) => {
-                tracing::warn!(channel = %self.channel, "another host has the profile now");
+                tracing::warn!(channel = %self.channel, "another host has the profile or its bot now");
                 false
             }
             Err(error) => {
                 tracing::warn!(channel = %self.channel, error = %error, "a claim could not be renewed; it is tried again");
+                *is_renewed = false;
                 !claim.is_expired(self.db.clock().as_ref())
             }
         }
@@ -227,6 +261,7 @@ impl Supervisor {
     fn adapter(
         &self,
         claim: &Claim,
+        bot: &mut Bot,
         stopping: &AtomicBool,
         sender: &SyncSender<Event>,
         events: &Receiver<Event>,
@@ -255,16 +290,19 @@ impl Supervisor {
             }
         };
         drop((launch, sender));
-        let end = self.converse(
-            &mut adapter,
+        let mut talk = Talk {
+            db: &self.db,
+            supervisor: self,
             claim,
             profile,
             adapter_epoch,
-            stopping,
-            &heard,
-        );
+            sequence: 0,
+            bot,
+            has_bot: false,
+        };
+        let end = self.converse(&mut adapter, &mut talk, stopping, &heard);
         let words = adapter.end(match end {
-            End::Stopped | End::Refused(_) => self.options.stop_grace_ms,
+            End::Stopped | End::Refused(_) | End::BotElsewhere => self.options.stop_grace_ms,
             End::LostClaim | End::Ended(_) => 0,
         });
         if !words.is_empty() {
@@ -276,25 +314,15 @@ impl Supervisor {
     fn converse(
         &self,
         adapter: &mut Adapter,
-        claim: &Claim,
-        profile: &Profile,
-        adapter_epoch: String,
+        talk: &mut Talk<'_>,
         stopping: &AtomicBool,
         events: &Receiver<Event>,
     ) -> End {
-        let mut talk = Talk {
-            db: &self.db,
-            supervisor: self,
-            claim,
-            profile,
-            adapter_epoch,
-            sequence: 0,
-        };
         let (mut renewed, mut last_heard) = (SystemClock.monotonic(), SystemClock.monotonic());
         let mut stop_at = None;
-        let (mut was_ready, mut refused) = (false, None);
+        let (mut was_ready, mut refused, mut is_elsewhere) = (false, None, false);
         loop {
-            if !self.keep(claim, &mut renewed) {
+            if !self.keep(talk.claim, talk.bot, &mut renewed) {
                 return End::LostClaim;
             }
             let now = SystemClock.monotonic();
@@ -311,7 +339,11 @@ impl Supervisor {
                 self.options.stop_grace_ms.saturating_sub(now.since(at))
             });
             if stop_left == 0 {
-                return End::Stopped;
+                return if is_elsewhere {
+                    End::BotElsewhere
+                } else {
+                    End::Stopped
+                };
             }
             if silence_left == 0 {
                 tracing::warn!(channel = %self.channel, "an adapter says nothing and is ended");
@@ -332,6 +364,7 @@ impl Supervisor {
                 Ok(Event::Ended) | Err(RecvTimeoutError::Disconnected) => {
                     return match (refused, stop_at) {
                         (Some(code), _) => End::Refused(code),
+                        (None, Some(_)) if is_elsewhere => End::BotElsewhere,
                         (None, Some(_)) => End::Stopped,
                         (None, None) => End::Ended(was_ready),
                     };
@@ -353,9 +386,15 @@ impl Supervisor {
                 Then::GoOn { is_ready, impeded } => {
                     if is_ready {
                         was_ready = true;
-                        self.set(impeded.map_or(ProfileState::Running, ProfileState::Impeded));
+                        match impeded {
+                            Some(code) => self.set(ProfileState::Impeded(code)),
+                            None if talk.has_bot => self.set(ProfileState::Running),
+                            // It is asked who its bot is.
+                            None => {}
+                        }
                     }
                 }
+                Then::BotElsewhere => (stop_at, is_elsewhere) = (Some(now), true),
                 Then::Exits(Some(code @ ErrorCode::TelegramTokenRefused)) => refused = Some(code),
                 Then::Exits(_) => {}
                 Then::End => return End::Ended(was_ready),

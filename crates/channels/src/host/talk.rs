@@ -2,6 +2,7 @@
 
 use holdpoint_state::{Claim, Database, StateError};
 
+use super::bot::{Bot, Held};
 use super::supervise::Supervisor;
 use crate::commands::{self, Session};
 use crate::config::Profile;
@@ -29,6 +30,8 @@ pub(super) enum Then {
     },
     /// It said that it ends, and why.
     Exits(Option<ErrorCode>),
+    /// It is told to stop, because another profile has its bot.
+    BotElsewhere,
     /// It is ended, because it broke a rule.
     End,
 }
@@ -41,6 +44,9 @@ pub(super) struct Talk<'a> {
     pub(super) profile: &'a Profile,
     pub(super) adapter_epoch: String,
     pub(super) sequence: u64,
+    pub(super) bot: &'a mut Bot,
+    /// This process has said who its bot is, and the bot is this host's. Before that it is ordered nothing else.
+    pub(super) has_bot: bool,
 }
 
 impl Talk<'_> {
@@ -75,6 +81,7 @@ impl Talk<'_> {
                 });
             }
         };
+        let mut is_elsewhere = false;
         let (command, then) = match &message.report {
             Report::Exiting { error_code, .. } => (None, Then::Exits(*error_code)),
             Report::Part { .. } | Report::Answer(_) => (
@@ -89,14 +96,30 @@ impl Talk<'_> {
                     Report::Ready { error_code, .. } => (true, *error_code),
                     _ => (false, None),
                 };
-                let order = if is_stopping {
+                if let Report::Ready {
+                    bot_id: Some(bot_id),
+                    ..
+                } = message.report
+                    && !is_stopping
+                {
+                    self.has_bot = self.bot.hold(self.supervisor, bot_id)? == Held::Here;
+                    is_elsewhere = !self.has_bot;
+                }
+                let order = if is_stopping || is_elsewhere {
                     Order::Stop
+                } else if !self.has_bot {
+                    Order::Identify
                 } else {
                     let next = again(|| commands::next(&session, &self.supervisor.config))?;
                     revision = next.revision;
                     next.order
                 };
-                (Some(order), Then::GoOn { is_ready, impeded })
+                let then = if is_elsewhere {
+                    Then::BotElsewhere
+                } else {
+                    Then::GoOn { is_ready, impeded }
+                };
+                (Some(order), then)
             }
         };
         let reply = ToAdapter {

@@ -37,6 +37,16 @@ pub enum Report {
         /// What keeps it from reading updates at the moment.
         #[serde(default, rename = "errorCode", skip_serializing_if = "Option::is_none")]
         error_code: Option<ErrorCode>,
+        /// Who the bot is, as the provider says: told once, in answer to `channel.identify`.
+        #[serde(default, rename = "botId", skip_serializing_if = "Option::is_none")]
+        bot_id: Option<u64>,
+        /// Seconds before which the provider wants nothing sent, when something that is no attempt was told so.
+        #[serde(
+            default,
+            rename = "retryAfter",
+            skip_serializing_if = "Option::is_none"
+        )]
+        retry_after: Option<u64>,
     },
     /// One part of a delivery was confirmed. Sent after every part, before the next is sent to the provider.
     #[serde(rename = "channel.part")]
@@ -232,9 +242,18 @@ impl Report {
 
     fn check(&self, stable_id: &str) -> Checked {
         match self {
-            Self::Ready { cursor, .. } | Self::Exiting { cursor, .. } => {
-                checks::safe("cursor", *cursor)
+            Self::Ready {
+                cursor,
+                bot_id,
+                retry_after,
+                ..
+            } => {
+                checks::safe("cursor", *cursor)?;
+                require("botId", *bot_id != Some(0))?;
+                checks::safe("botId", bot_id.unwrap_or(0))?;
+                checks::safe("retryAfter", retry_after.unwrap_or(0))
             }
+            Self::Exiting { cursor, .. } => checks::safe("cursor", *cursor),
             Self::Part {
                 decision_id,
                 request_digest,

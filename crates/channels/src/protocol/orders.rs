@@ -48,7 +48,9 @@ pub enum AnswerOutcome {
     AlreadyDecided,
     /// It came too late.
     Expired,
-    /// It can't be taken, now or at all.
+    /// The run is paused: the same answer may be given again when it goes on.
+    Paused,
+    /// It can't be taken.
     NotAccepted,
 }
 
@@ -91,17 +93,31 @@ pub enum Order {
         /// Where it was shown.
         messages: Vec<MessageRef>,
     },
-    /// Read updates once.
+    /// Ask the provider who the bot is, and say so. Nothing else is ordered before the host knows, and has the bot for itself.
+    #[serde(rename = "channel.identify")]
+    Identify,
+    /// Read updates, and ask again soon: a poll stays open at the provider meanwhile.
     #[serde(rename = "channel.poll")]
     Poll {
         /// The first update to read.
         cursor: u64,
         /// What may be answered.
         requests: Vec<OpenRequest>,
+        /// How long the provider still wants nothing sent, in milliseconds; 0 when it wants no pause.
+        #[serde(default, rename = "quietMs", skip_serializing_if = "is_zero")]
+        quiet_ms: u64,
     },
     /// End.
     #[serde(rename = "channel.stop")]
     Stop,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over a reference to the field"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// How a decision ended.
@@ -204,11 +220,16 @@ impl Order {
                 response.as_ref().map_or(Ok(()), Response::check)?;
                 references(messages)
             }
-            Self::Poll { cursor, requests } => {
+            Self::Poll {
+                cursor,
+                requests,
+                quiet_ms,
+            } => {
                 checks::safe("cursor", *cursor)?;
+                checks::safe("quietMs", *quiet_ms)?;
                 requests.iter().try_for_each(OpenRequest::check)
             }
-            Self::Stop => Ok(()),
+            Self::Identify | Self::Stop => Ok(()),
         }
     }
 }

@@ -69,10 +69,14 @@ fn reports() -> Vec<Report> {
         Report::Ready {
             cursor: 0,
             error_code: None,
+            bot_id: None,
+            retry_after: None,
         },
         Report::Ready {
             cursor: 9,
             error_code: Some(ErrorCode::TelegramConflict),
+            bot_id: None,
+            retry_after: None,
         },
         Report::Part {
             decision_id: "decision-1".into(),
@@ -141,6 +145,7 @@ fn orders() -> Vec<Order> {
         Order::Poll {
             cursor: 3,
             requests: vec![OpenRequest::of(&request)],
+            quiet_ms: 0,
         },
         Order::Stop,
     ]

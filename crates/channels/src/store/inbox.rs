@@ -62,10 +62,11 @@ pub(crate) fn insert(change: &mut Change<'_>, report: &NewReport<'_>) -> Result<
     expect_one(written, "channel_inbox", report.stable_message_id)
 }
 
-const OUTCOMES: [(AnswerOutcome, &str); 4] = [
+const OUTCOMES: [(AnswerOutcome, &str); 5] = [
     (AnswerOutcome::Received, "received"),
     (AnswerOutcome::AlreadyDecided, "alreadyDecided"),
     (AnswerOutcome::Expired, "expired"),
+    (AnswerOutcome::Paused, "paused"),
     (AnswerOutcome::NotAccepted, "notAccepted"),
 ];
 

@@ -4,12 +4,15 @@
 //! message is answered before the next one, so that the host always knows what may be in flight. A line that breaks a rule, a
 //! message that the host rejects, or the end of the stream ends the child: the next one starts from what is stored.
 //!
-//! Rooms: `talk` is the conversation, `deliver` sends, `settle` takes buttons off, `poll` reads updates.
+//! Rooms: `talk` is the conversation, `deliver` sends, `settle` takes buttons off, `reader` keeps a poll open beside all that, `poll`
+//! handles what people did, `owed` tells them what came of it.
 //!
 //! Not here: the database, who may answer in the end, and trying again, which the host does.
 
 mod deliver;
+mod owed;
 mod poll;
+mod reader;
 mod settle;
 mod talk;
 
@@ -24,7 +27,9 @@ use super::api::{ApiBase, Client, Patience};
 use super::token::BotToken;
 use crate::protocol::{ErrorCode, Launch, Order, Report};
 
+use owed::Debts;
 use poll::Backoff;
+use reader::Reader;
 use talk::{Diagnostics, Talk};
 
 /// How the child waits.
@@ -34,19 +39,26 @@ pub struct Settings {
     pub idle: Duration,
     /// The longest that it waits at a time while the provider wants no poll, so that an order is never far.
     pub rest: Duration,
+    /// The longest that it waits for an open poll, before it asks the host again. The poll stays open.
+    pub look: Duration,
     /// How long a request may take.
     pub patience: Patience,
-    /// Measures the back-off.
+    /// Measures the back-off and the pauses that the provider wants.
     pub clock: Arc<dyn Clock>,
+    /// Called when the stream from the host has ended, whatever the child is at: a process ends itself here, since nobody would know
+    /// what it still sends.
+    pub host_gone: fn(),
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             idle: Duration::from_millis(100),
-            rest: Duration::from_secs(1),
+            rest: Duration::from_millis(250),
+            look: Duration::from_millis(250),
             patience: Patience::default(),
             clock: Arc::new(SystemClock),
+            host_gone: || {},
         }
     }
 }
@@ -130,16 +142,21 @@ fn start<O: Write, D: Write>(
     diagnostics: &mut Diagnostics<D>,
     settings: &Settings,
 ) -> Result<Never, Exit> {
-    let (talk, launch) = Talk::open(input, output)?;
+    let (talk, launch) = Talk::open(input, output, settings.host_gone)?;
     let bot = BotToken::new(launch.token.expose()).or(Err(Exit::Launch))?;
     let base = match &launch.api_base {
         Some(base) => ApiBase::new(base).or(Err(Exit::Launch))?,
         None => ApiBase::default(),
     };
+    let api = Arc::new(Client::new(base, bot.clone(), settings.patience));
+    // Without a thread there is no child; the next one may get one.
+    let reader = Reader::start(Arc::clone(&api), talk.events()).or(Err(Exit::Unsayable))?;
     let mut child = Child {
-        api: Client::new(base, bot.clone(), settings.patience),
+        api,
         bot,
         bot_id: None,
+        reader,
+        debts: Debts::default(),
         backoff: Backoff::default(),
         cursor: 0,
         talk,
@@ -154,10 +171,12 @@ fn start<O: Write, D: Write>(
 struct Child<'a, O: Write, D: Write> {
     talk: Talk<O>,
     launch: Launch,
-    api: Client,
+    api: Arc<Client>,
     bot: BotToken,
     /// Who the bot is, once that is known.
     bot_id: Option<i64>,
+    reader: Reader,
+    debts: Debts,
     backoff: Backoff,
     cursor: u64,
     diagnostics: &'a mut Diagnostics<D>,
@@ -185,7 +204,12 @@ impl<O: Write, D: Write> Child<'_, O, D> {
                     messages,
                     ..
                 }) => self.settle(attempt_id, &request, &messages)?,
-                Some(Order::Poll { cursor, requests }) => self.poll(cursor, &requests)?,
+                Some(Order::Identify) => self.identify()?,
+                Some(Order::Poll {
+                    cursor,
+                    requests,
+                    quiet_ms,
+                }) => self.poll(cursor, &requests, quiet_ms)?,
                 Some(Order::Stop) => {
                     self.exiting(None)?;
                     return Err(Exit::Stopped);
@@ -196,9 +220,23 @@ impl<O: Write, D: Write> Child<'_, O, D> {
 
     /// Tells how far it has read, and gives the next order.
     fn ready(&mut self, error_code: Option<ErrorCode>) -> Result<Option<Order>, Exit> {
+        self.ready_as(error_code, None)
+    }
+
+    /// The same, and who the bot is.
+    fn ready_as(
+        &mut self,
+        error_code: Option<ErrorCode>,
+        bot_id: Option<u64>,
+    ) -> Result<Option<Order>, Exit> {
         let cursor = self.cursor;
         let id = self.talk.signal_id(&self.launch, "ready", cursor);
-        let report = Report::Ready { cursor, error_code };
+        let report = Report::Ready {
+            cursor,
+            error_code,
+            bot_id,
+            retry_after: self.debts.untold_pause.take(),
+        };
         Ok(self.talk.ask(&self.launch, id, report)?.command)
     }
 

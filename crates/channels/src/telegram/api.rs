@@ -35,7 +35,8 @@ pub struct Patience {
     pub connect: Duration,
     /// From the first byte to the last, connecting included.
     pub request: Duration,
-    /// How long the provider may hold a poll open when there is no update, in whole seconds; it comes on top of `request`.
+    /// How long the provider may hold a poll open when there is no update, in whole seconds; it comes on top of `request`. Nothing
+    /// waits for it, so that it may be long.
     pub poll_s: u32,
 }
 
@@ -44,7 +45,7 @@ impl Default for Patience {
         Self {
             connect: Duration::from_secs(10),
             request: Duration::from_secs(30),
-            poll_s: 1,
+            poll_s: 20,
         }
     }
 }
@@ -237,19 +238,36 @@ impl Client {
     ///
     /// [`Failure`]; an answer without an id is [`Failure::Unknown`], since nobody could ever take the buttons off.
     pub fn send_message(&self, chat: &str, text: &str, markup: &Markup) -> Result<u64, Failure> {
+        let markup = match markup {
+            Markup::None => None,
+            Markup::Buttons(buttons) => Some(("reply_markup", keyboard(buttons))),
+            Markup::ForceReply => Some((
+                "reply_markup",
+                json!({ "force_reply": true, "selective": true }),
+            )),
+        };
+        self.send(chat, text, markup)
+    }
+
+    /// Sends a word in reply to a message of a person, or without it when that message is gone. Gives the id of the new one.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure`].
+    pub fn send_reply(&self, chat: &str, message: u64, text: &str) -> Result<u64, Failure> {
+        let to = json!({ "message_id": message, "allow_sending_without_reply": true });
+        self.send(chat, text, Some(("reply_parameters", to)))
+    }
+
+    fn send(&self, chat: &str, text: &str, beside: Option<(&str, Value)>) -> Result<u64, Failure> {
         let mut body = json!({
             "chat_id": chat_id(chat),
             "text": text,
             // A preview would fetch what the text of a decision links to.
             "link_preview_options": { "is_disabled": true },
         });
-        let markup = match markup {
-            Markup::None => None,
-            Markup::Buttons(buttons) => Some(keyboard(buttons)),
-            Markup::ForceReply => Some(json!({ "force_reply": true, "selective": true })),
-        };
-        if let (Some(markup), Some(fields)) = (markup, body.as_object_mut()) {
-            fields.insert("reply_markup".to_owned(), markup);
+        if let (Some((name, value)), Some(fields)) = (beside, body.as_object_mut()) {
+            fields.insert(name.to_owned(), value);
         }
         let result = self.once("sendMessage", &body)?;
         read::<Value>(&result)?

@@ -314,7 +314,7 @@ fn channel_37_a_paused_run_takes_no_answer_and_later_does() {
     fixture.workflows.pause(&Control::of(&run)).unwrap();
     assert_eq!(
         adapter.press(&showing, &go("cb-1", 5)),
-        taken(AnswerOutcome::NotAccepted)
+        taken(AnswerOutcome::Paused)
     );
     assert_eq!((submissions(&fixture), cursor(&fixture)), (1, 5));
     fixture.workflows.resume(&Control::of(&run)).unwrap();

@@ -1,17 +1,20 @@
 //! A request is shown once, in numbered attempts, and never again blindly.
 
 use holdpoint_channels::commands::{Recovery, recover};
+use holdpoint_channels::identity::signal_id;
 use holdpoint_channels::model::{RecoverAction, RejectReason, Relayed};
-use holdpoint_channels::protocol::{ErrorCode, Order, SendState};
+use holdpoint_channels::protocol::{ErrorCode, Order, Report, SendState};
 use holdpoint_channels::views;
-use holdpoint_decisions::model::{Block, Choice, Choices, Presentation};
+use holdpoint_decisions::model::{Block, Choice, Choices, Draft, Presentation};
 use holdpoint_decisions::node::HumanDecision;
 use holdpoint_state::Actor;
 use holdpoint_state::clock::{Clock as _, UnixMillis};
-use holdpoint_workflows::definition::Workflow;
+use holdpoint_workflows::definition::{Waiting, Workflow};
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, LEASE_MS, LONG, draft, go, message, rejected, taken, timed};
+use crate::support::{
+    Adapter, Fixture, LEASE_MS, LONG, draft, go, message, rejected, taken, timed,
+};
 use holdpoint_channels::protocol::AnswerOutcome;
 
 const UNKNOWN: Option<ErrorCode> = Some(ErrorCode::TelegramResponseUnknown);
@@ -421,4 +424,71 @@ fn two_profiles_show_one_request_each_for_itself() {
         adapter.settled(&settling, SendState::Confirmed, None);
         assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
     }
+}
+
+/// A request of three parts.
+fn of_three_parts(waiting: &Waiting<'_>) -> Draft {
+    // Two of these do not fit into one message.
+    let blocks = vec![Block::paragraph("x".repeat(2_100)); 3];
+    Draft {
+        presentation: Presentation::new("Ship it?", blocks).unwrap(),
+        ..draft(waiting)
+    }
+}
+
+#[test]
+fn a_delivery_is_confirmed_when_every_chat_has_every_part() {
+    let fixture = Fixture::with_chats(&["200", "300"]);
+    fixture.ask(of_three_parts);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let mut showing = adapter.told_to_present();
+    // Both chats have as much as each other, and nobody has the part with the buttons.
+    for part in [0, 1] {
+        for (recipient, chat) in [(0, "200"), (1, "300")] {
+            let relayed = adapter.presented(&showing, SendState::Confirmed, None);
+            assert_eq!(relayed, rejected(RejectReason::Incomplete));
+            adapter.part(&mut showing, message(chat, recipient, part));
+        }
+    }
+    let relayed = adapter.presented(&showing, SendState::Confirmed, None);
+    assert_eq!(relayed, rejected(RejectReason::Incomplete));
+    // The last part alone is not all of it either.
+    adapter.part(&mut showing, message("200", 0, 2));
+    let relayed = adapter.presented(&showing, SendState::Confirmed, None);
+    assert_eq!(relayed, rejected(RejectReason::Incomplete));
+    adapter.part(&mut showing, message("300", 1, 2));
+    assert_eq!(
+        adapter.presented(&showing, SendState::Confirmed, None),
+        Relayed::Taken { answer: None }
+    );
+}
+
+#[test]
+fn case_093_a_pause_that_met_no_attempt_is_stored_too_and_told_with_every_poll() {
+    let fixture = Fixture::new();
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    adapter.told_to_poll();
+    let ready = Report::Ready {
+        cursor: 0,
+        error_code: None,
+        bot_id: None,
+        retry_after: Some(40),
+    };
+    let id = signal_id("epoch-1", "ready", 99, 0);
+    assert_eq!(adapter.report(&id, ready), Relayed::Taken { answer: None });
+    fixture.ask(draft);
+    let quiet = |adapter: &mut Adapter<'_>| match adapter.ready() {
+        Order::Poll { quiet_ms, .. } => quiet_ms,
+        other => panic!("not told to poll: {other:?}"),
+    };
+    assert_eq!(quiet(&mut adapter), 40_000);
+    fixture.store.clock().advance(20_000);
+    fixture.db().renew(&host.claim).unwrap();
+    let rows = fixture.rows();
+    assert_eq!(quiet(&mut adapter), 20_000);
+    assert_eq!(fixture.rows(), rows, "nothing is written again");
+    fixture.store.clock().advance(20_000);
+    adapter.told_to_present();
 }

@@ -79,6 +79,8 @@ fn channel_09_only_the_first_message_may_know_no_revision() {
     let ready = |cursor| Report::Ready {
         cursor,
         error_code: None,
+        bot_id: None,
+        retry_after: None,
     };
     let id = "channel-".to_owned() + &"1".repeat(64);
     let known = adapter.revision;

@@ -2,19 +2,22 @@
 
 use std::time::Duration;
 
+use holdpoint_channels::ChannelError;
+use holdpoint_channels::commands;
 use holdpoint_channels::host::{Host, HostOptions, ProfileState};
 use holdpoint_channels::views;
 use holdpoint_decisions::model::{Block, Draft, Presentation};
 use holdpoint_state::clock::{Clock as _, SystemClock};
+use holdpoint_state::{Owner, OwnerKind, StateError};
 use holdpoint_workflows::definition::Waiting;
 
-use crate::support::{Fixture, draft};
+use crate::support::{Fixture, LEASE_MS, draft};
 
 /// Reads the launch line and says that it is ready; then does what follows.
 const READY: &str = r#"read -r launch
 epoch=$(printf %s "$launch" | sed 's/.*"adapterEpoch":"\([^"]*\)".*/\1/')
 id=channel-1111111111111111111111111111111111111111111111111111111111111111
-printf '{"adapterEpoch":"%s","cursor":0,"expectedRevision":0,"kind":"channel.ready","profile":"ops","schema":"pi-workflows.channel-adapter.v1","sequence":1,"stableMessageId":"%s"}\n' "$epoch" "$id"
+printf '{"adapterEpoch":"%s","botId":7,"cursor":0,"expectedRevision":0,"kind":"channel.ready","profile":"ops","schema":"pi-workflows.channel-adapter.v1","sequence":1,"stableMessageId":"%s"}\n' "$epoch" "$id"
 read -r order
 "#;
 
@@ -97,6 +100,73 @@ fn an_adapter_that_breaks_the_protocol_is_ended() {
         )),
         1
     );
+}
+
+/// An adapter that says who its bot is, and then waits for the end of its input.
+fn of_one_bot(profile: &str) -> HostOptions {
+    let script = READY.replace("\"profile\":\"ops\"", &format!("\"profile\":\"{profile}\""));
+    HostOptions {
+        silence_ms: 600_000,
+        restart_ms: 20,
+        ..options(&format!("{script}cat > /dev/null"))
+    }
+}
+
+#[test]
+fn case_084_two_profiles_of_one_bot_are_never_at_work_at_once() {
+    let fixture = Fixture::new();
+    // The other profile stands in another configuration, so that nobody could see there that both have one token.
+    let other = tempfile::tempdir().unwrap();
+    crate::support::config(other.path(), &[("dev", &["200"])]);
+    let first = Host::start(fixture.db(), &fixture.directory(), of_one_bot("ops")).unwrap();
+    let state = |host: &Host, profile: &str| host.profiles().get(profile).copied();
+    until("the first", || {
+        state(&first, "ops") == Some(ProfileState::Running)
+    });
+    let second = Host::start(
+        fixture.db(),
+        &other.path().join("config"),
+        of_one_bot("dev"),
+    )
+    .unwrap();
+    until("the second to wait", || {
+        state(&second, "dev") == Some(ProfileState::BotElsewhere)
+    });
+    let hosted = || {
+        let listed = views::list(
+            &fixture.db().snapshot().unwrap(),
+            fixture.store.clock().now(),
+        )
+        .unwrap();
+        listed
+            .into_iter()
+            .filter(|channel| channel.hosted)
+            .map(|channel| channel.channel.to_string())
+            .collect::<Vec<_>>()
+    };
+    until("its profile to be given back", || {
+        hosted() == ["telegram:ops"]
+    });
+    // Whoever waits asks again and again, and writes nothing.
+    let rows = fixture.rows();
+    let owner = Owner::new(OwnerKind::Host, "third");
+    let refused = commands::hold_bot(fixture.db(), 7, &owner, LEASE_MS);
+    assert!(
+        matches!(
+            refused,
+            Err(ChannelError::State(StateError::LeaseHeld { .. }))
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(fixture.rows(), rows);
+    let stopped = first.stop();
+    assert_eq!(stopped.get("ops"), Some(&ProfileState::Stopped));
+    until("the second to have its turn", || {
+        state(&second, "dev") == Some(ProfileState::Running)
+    });
+    assert_eq!(hosted(), ["telegram:dev"]);
+    second.stop();
+    assert_eq!(hosted(), Vec::<String>::new());
 }
 
 #[test]

@@ -391,6 +391,8 @@ impl Adapter<'_> {
             Report::Ready {
                 cursor: self.cursor,
                 error_code: None,
+                bot_id: None,
+                retry_after: None,
             },
         );
         assert!(!matches!(relayed, Relayed::Rejected { .. }), "{relayed:?}");

@@ -43,6 +43,8 @@ fn channel_47_a_cursor_never_goes_back() {
         Report::Ready {
             cursor: 8,
             error_code: None,
+            bot_id: None,
+            retry_after: None,
         },
     );
     let cursor = views::cursor(&fixture.db().snapshot().unwrap(), &host.channel).unwrap();
@@ -52,6 +54,8 @@ fn channel_47_a_cursor_never_goes_back() {
         Report::Ready {
             cursor: 10,
             error_code: None,
+            bot_id: None,
+            retry_after: None,
         },
     );
     let cursor = views::cursor(&fixture.db().snapshot().unwrap(), &host.channel).unwrap();

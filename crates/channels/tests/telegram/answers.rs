@@ -68,6 +68,7 @@ fn a_press_is_an_answer_and_is_acknowledged_when_the_host_has_it() -> Result {
     let response = shown.host.response(Some(Order::Poll {
         cursor: 0,
         requests: vec![shown.open.clone()],
+        quiet_ms: 0,
     }));
     shown.host.respond(&response);
     // Present was sent with another revision than the poll is: the harness counts on.
@@ -113,6 +114,7 @@ fn the_person_is_told_what_became_of_the_answer() -> Result {
         Some(AnswerOutcome::Received),
         Some(AnswerOutcome::AlreadyDecided),
         Some(AnswerOutcome::Expired),
+        Some(AnswerOutcome::Paused),
         Some(AnswerOutcome::NotAccepted),
         None,
     ] {
@@ -126,6 +128,7 @@ fn the_person_is_told_what_became_of_the_answer() -> Result {
             "Received.",
             "Already decided.",
             "The time for an answer has passed.",
+            "Not accepted: the run is paused. Answer again when it goes on.",
             "Not accepted.",
             "Not accepted."
         ]
@@ -137,12 +140,7 @@ fn the_person_is_told_what_became_of_the_answer() -> Result {
 fn an_acknowledgement_that_fails_changes_nothing() -> Result {
     let mut shown = shown()?;
     let mut cursor = 0;
-    for fault in [
-        Fault::Refused(400),
-        Fault::Server(500),
-        Fault::CloseUndone,
-        Fault::RetryAfter(9),
-    ] {
+    for fault in [Fault::Refused(400), Fault::Server(500), Fault::CloseUndone] {
         shown.server.press(USER, CHAT, 1, "Go")?;
         shown.server.fail("answerCallbackQuery", fault);
         let (answers, read) = shown.poll(cursor)?;
@@ -209,11 +207,12 @@ fn channel_24_to_26_a_press_that_names_nothing_open_is_no_answer() -> Result {
     shown
         .server
         .press_data(USER, CHAT, 1, &format!("pw:{reply}"))?;
-    assert_eq!(shown.poll(0)?, (vec![], 1_005));
+    let open = [shown.open.clone()];
+    assert_eq!(shown.host.poll_twice(0, &open)?, (vec![], 1_005));
     assert_eq!(shown.toasts(), ["This is no longer active."; 4]);
     // The decision is resolved: the host lists it no more, and its button names nothing.
     shown.server.press(USER, CHAT, 1, "Go")?;
-    assert_eq!(shown.host.poll(1_005, &[])?, (vec![], 1_006));
+    assert_eq!(shown.host.poll_twice(1_005, &[])?, (vec![], 1_006));
     assert_eq!(shown.toasts().len(), 5);
     Ok(())
 }
@@ -231,7 +230,10 @@ fn channel_27_buttons_of_another_bot_token_are_dead() -> Result {
     server.say(USER, CHAT, "the old message");
     let old = token().callback("ops", &open.request_digest, "go");
     server.press_data(USER, CHAT, 1, &old)?;
-    assert_eq!(host.poll(0, std::slice::from_ref(&open))?, (vec![], 1_002));
+    assert_eq!(
+        host.poll_twice(0, std::slice::from_ref(&open))?,
+        (vec![], 1_002)
+    );
     server.press_data(
         USER,
         CHAT,
@@ -273,6 +275,17 @@ fn a_choice_that_asks_for_a_text_prompts_and_a_reply_is_the_answer() -> Result {
         }
     );
     assert_eq!(answers[0].cursor, read);
+    // Whoever wrote is told that it was received, below what they wrote.
+    let told = shown.server.chat(CHAT).pop().ok_or("nothing")?;
+    assert_eq!(
+        (told.text.as_str(), told.sender, told.reply_to),
+        ("Received.", 1_000, Some(message))
+    );
+    // A reply to a prompt of what is over is told so.
+    shown.server.reply(USER, CHAT, prompt, "too late")?;
+    assert_eq!(shown.host.poll_twice(read, &[])?, (vec![], read + 1));
+    let told = shown.server.chat(CHAT).pop().ok_or("nothing")?;
+    assert_eq!(told.text, "This is no longer active.");
     Ok(())
 }
 
@@ -416,6 +429,7 @@ fn channel_33_each_answer_has_its_own_cursor_and_a_crash_between_two_skips_none(
     let response = shown.host.response(Some(Order::Poll {
         cursor: 0,
         requests: vec![shown.open.clone()],
+        quiet_ms: 0,
     }));
     shown.host.respond(&response);
     shown.host.hear()?;

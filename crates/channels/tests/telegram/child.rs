@@ -157,6 +157,7 @@ fn an_order_where_none_may_be_ends_the_child() -> Result {
     let response = host.response(Some(Order::Poll {
         cursor: 0,
         requests: vec![OpenRequest::of(&shown)],
+        quiet_ms: 0,
     }));
     host.respond(&response);
     host.hear()?;
@@ -213,7 +214,9 @@ fn without_an_order_it_asks_again() -> Result {
             host.pending.report,
             Report::Ready {
                 cursor: 0,
-                error_code: None
+                error_code: None,
+                bot_id: None,
+                retry_after: None
             }
         );
     }
@@ -258,6 +261,7 @@ fn channel_50_nothing_that_it_says_holds_the_token() -> Result {
         host.order(Order::Poll {
             cursor: 0,
             requests: vec![OpenRequest::of(&shown)],
+            quiet_ms: 0,
         })?;
         host.clock.advance(60_000);
     }
@@ -285,10 +289,13 @@ fn channel_51_a_second_poller_is_reported_and_the_child_backs_off_and_still_deli
     let poll = || Order::Poll {
         cursor: 0,
         requests: vec![],
+        quiet_ms: 0,
     };
     let conflict = || Report::Ready {
         cursor: 0,
         error_code: Some(ErrorCode::TelegramConflict),
+        bot_id: None,
+        retry_after: None,
     };
     let mut calls = 0;
     for wait_ms in [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000] {
@@ -307,14 +314,18 @@ fn channel_51_a_second_poller_is_reported_and_the_child_backs_off_and_still_deli
         host.order(poll())?,
         [Report::Ready {
             cursor: 0,
-            error_code: None
+            error_code: None,
+            bot_id: None,
+            retry_after: None
         }]
     );
     assert_eq!(
         host.order(poll())?,
         [Report::Ready {
             cursor: 0,
-            error_code: None
+            error_code: None,
+            bot_id: None,
+            retry_after: None
         }]
     );
     assert_eq!(server.calls("getUpdates"), calls + 2);
@@ -350,6 +361,7 @@ fn every_failed_poll_has_its_word_and_loses_nothing() -> Result {
         let heard = host.order(Order::Poll {
             cursor: 0,
             requests: vec![OpenRequest::of(&shown)],
+            quiet_ms: 0,
         })?;
         writeln!(table, "{fault:?}: {heard:?}")?;
         host.clock.advance(60_000);
@@ -360,6 +372,7 @@ fn every_failed_poll_has_its_word_and_loses_nothing() -> Result {
     host.order(Order::Poll {
         cursor: 0,
         requests: vec![OpenRequest::of(&shown)],
+        quiet_ms: 0,
     })?;
     assert_eq!(server.calls("getUpdates"), calls);
     host.clock.advance(40_000);
@@ -376,6 +389,7 @@ fn a_refused_token_ends_the_child_and_the_host_knows_why() -> Result {
         let heard = host.order(Order::Poll {
             cursor: 5,
             requests: vec![],
+            quiet_ms: 0,
         })?;
         let refused = Some(ErrorCode::TelegramTokenRefused);
         assert_eq!(

@@ -75,12 +75,14 @@ pub(crate) fn settings(clock: &ManualClock) -> Settings {
     Settings {
         idle: Duration::from_millis(1),
         rest: Duration::from_millis(1),
+        look: Duration::from_secs(20),
         patience: Patience {
             request: Duration::from_secs(20),
             poll_s: 0,
             ..Patience::default()
         },
         clock: Arc::new(clock.clone()),
+        host_gone: || {},
     }
 }
 
@@ -234,6 +236,7 @@ impl Host {
         let order = Order::Poll {
             cursor,
             requests: requests.to_vec(),
+            quiet_ms: 0,
         };
         for report in self.order(order)? {
             match report {
@@ -241,11 +244,25 @@ impl Host {
                 Report::Ready {
                     cursor,
                     error_code: None,
+                    bot_id: None,
+                    retry_after: None,
                 } => read = Some(cursor),
                 other => return Err(format!("{other:?}").into()),
             }
         }
         Ok((answers, read.ok_or("no end of the poll")?))
+    }
+
+    /// Polls, and gives the list once more: what names nothing that is open is looked up in a list that came after it.
+    pub(crate) fn poll_twice(
+        &mut self,
+        cursor: u64,
+        requests: &[OpenRequest],
+    ) -> Result<(Vec<AnswerReport>, u64)> {
+        let (mut answers, cursor) = self.poll(cursor, requests)?;
+        let (more, cursor) = self.poll(cursor, requests)?;
+        answers.extend(more);
+        Ok((answers, cursor))
     }
 
     /// The stream to the child ends.

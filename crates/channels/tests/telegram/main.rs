@@ -8,6 +8,7 @@ mod cases;
 mod child;
 mod deliver;
 mod dev_server;
+mod polls;
 mod settle;
 
 use std::error::Error;

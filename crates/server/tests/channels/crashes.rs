@@ -1,16 +1,24 @@
 //! Processes that die: what they may have done is in doubt, everything else goes on.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use holdpoint_channels::dev_server::Fault;
+use holdpoint_channels::dev_server::{DevServer, Fault};
+use holdpoint_channels::protocol::{
+    Choice, FromAdapter, Launch, OpenRequest, Order, TextInput, ToAdapter, Token, Verdict,
+    read_line,
+};
+use holdpoint_channels::telegram::BotToken;
+use holdpoint_state::clock::{Clock as _, SystemClock};
 use rustix::process::Signal;
 
-use crate::support::{CHAT, Home, USER, signal, until, wait_for_messages};
+use crate::support::{CHAT, Home, TOKEN, USER, signal, until, wait_for_messages};
 
 #[test]
 fn channel_02_an_adapter_killed_while_it_sends_is_in_doubt_and_nothing_is_sent_again() {
@@ -21,6 +29,7 @@ fn channel_02_an_adapter_killed_while_it_sends_is_in_doubt_and_nothing_is_sent_a
     until("the message to be under way", || {
         server.calls("sendMessage") == 1
     });
+    let polls = server.calls("getUpdates");
     signal(host.adapter(), Signal::KILL);
     until("the doubt", || {
         home.status()["ambiguous"].as_array().unwrap().len() == 1
@@ -32,8 +41,10 @@ fn channel_02_an_adapter_killed_while_it_sends_is_in_doubt_and_nothing_is_sent_a
     );
     server.heal("sendMessage");
     host.wait_to_say("telegram:ops: running", 2);
-    let polls = server.calls("getUpdates");
-    until("two more polls", || polls + 2 <= server.calls("getUpdates"));
+    // It is told to read updates, and so nothing is left to be sent.
+    until("a poll of the next one", || {
+        polls < server.calls("getUpdates")
+    });
     assert_eq!(server.calls("sendMessage"), 1);
     assert_eq!(home.run(&["answer", &run, "go"]).0, 0);
     home.wait_for(&run, "completed");
@@ -53,7 +64,7 @@ fn channel_02_an_adapter_killed_while_it_sends_is_in_doubt_and_nothing_is_sent_a
 fn channel_03_an_idle_adapter_that_is_killed_leaves_no_doubt() {
     let (home, server) = Home::with_ops();
     let host = home.host(&server.url());
-    until("two polls", || 2 <= server.calls("getUpdates"));
+    until("a poll", || 1 <= server.calls("getUpdates"));
     let first = host.adapter();
     signal(first, Signal::KILL);
     host.wait_to_say("telegram:ops: running", 2);
@@ -122,6 +133,79 @@ fn a_configuration_that_others_may_read_ends_the_adapters_of_a_running_host() {
     host.adapter();
 }
 
+/// An adapter outlives no host, whatever system it is on: the end of its standard input ends it in the middle of a request. Its parent, this
+/// test, lives on, so that no signal of a dead parent can be what ends it.
+#[test]
+fn an_adapter_whose_input_ends_while_it_sends_ends_at_once() {
+    let home = Home::new();
+    let server = DevServer::start(&BotToken::new(TOKEN).unwrap()).unwrap();
+    server.fail("sendMessage", Fault::Hold);
+    let mut adapter = home
+        .command(&["channel-adapter"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = adapter.stdin.take().unwrap();
+    let mut said = BufReader::new(adapter.stdout.take().unwrap());
+    let launch = Launch {
+        adapter_epoch: "epoch-1".to_owned(),
+        profile: "ops".to_owned(),
+        token: Token::new(TOKEN.to_owned().into()).unwrap(),
+        allowed_user_ids: vec![USER.to_string()],
+        allowed_chat_ids: vec![CHAT.to_string()],
+        api_base: Some(server.url()),
+    };
+    input.write_all(&launch.to_line().unwrap()).unwrap();
+    let first = read_line(&mut said).unwrap().unwrap();
+    let first = FromAdapter::from_line(&first).unwrap();
+    assert_eq!(first.sequence, 1);
+    // A press of a choice that asks for a text makes it send a prompt, which is never answered.
+    let request = OpenRequest {
+        decision_id: "decision-1".to_owned(),
+        request_digest: format!("sha256:{}", "a".repeat(64)),
+        choices: [(
+            "redo".to_owned(),
+            Choice {
+                label: "Redo".to_owned(),
+                input: Some(TextInput {
+                    kind: "text".to_owned(),
+                    name: "why".to_owned(),
+                    prompt: "Why?".to_owned(),
+                    min_length: 1,
+                    max_length: 9,
+                }),
+            },
+        )]
+        .into(),
+    };
+    server.say(USER, CHAT, "the message");
+    let data = BotToken::new(TOKEN)
+        .unwrap()
+        .callback("ops", &request.request_digest, "redo");
+    server.press_data(USER, CHAT, 1, &data).unwrap();
+    let order = ToAdapter {
+        sequence: 1,
+        outcome: Verdict::Accepted,
+        revision: 1,
+        command: Some(Order::Poll {
+            cursor: 0,
+            requests: vec![request],
+            quiet_ms: 0,
+        }),
+        answer: None,
+        error: None,
+    };
+    input.write_all(&order.to_line().unwrap()).unwrap();
+    assert!(server.wait_for_calls("sendMessage", 1, Duration::from_secs(60)));
+    drop(input);
+    // Without its watch it would wait 30 s for the answer.
+    let limit = SystemClock.monotonic();
+    until("its end", || adapter.try_wait().unwrap().is_some());
+    assert!(SystemClock.monotonic().since(limit) < 20_000);
+    assert_eq!(adapter.wait().unwrap().code(), Some(4));
+    server.heal("sendMessage");
+}
+
 /// A provider of any bot that never answers a message.
 struct Provider {
     url: String,
@@ -165,13 +249,19 @@ fn answer(mut stream: TcpStream, counts: &[AtomicUsize; 2]) {
                     .ok()
             });
             if length.unwrap_or(0) <= rest.len() {
+                // Two tokens are two bots.
+                let bot = first
+                    .split_once("/bot")
+                    .and_then(|(_, rest)| rest.split_once(':'))
+                    .map_or("1", |(bot, _)| bot);
+                let me = format!(r#"{{"id":{bot},"is_bot":true,"first_name":"b","username":"b"}}"#);
                 let result = if first.contains("/sendMessage") {
                     counts[0].fetch_add(1, Ordering::SeqCst);
                     // It is never answered: the connection stays open as long as the other side wants.
                     while stream.read(&mut part).is_ok_and(|read| 0 < read) {}
                     return;
                 } else if first.contains("/getMe") {
-                    r#"{"id":1,"is_bot":true,"first_name":"b","username":"b"}"#
+                    me.as_str()
                 } else {
                     counts[1].fetch_add(1, Ordering::SeqCst);
                     "[]"

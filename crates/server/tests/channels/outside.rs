@@ -4,7 +4,7 @@ use std::fs;
 
 use holdpoint_channels::dev_server::Fault;
 
-use crate::support::{CHAT, Home, TOKEN, USER, until, wait_for_messages};
+use crate::support::{CHAT, Home, Running, TOKEN, USER, until, wait_for_messages};
 
 #[test]
 fn channel_50_nobody_sees_the_token_from_outside() {
@@ -106,4 +106,51 @@ fn one_host_has_a_profile_and_the_next_one_waits() {
     assert_eq!(second.adapters(), Vec::<i32>::new());
     assert_eq!(first.stop(), 130);
     second.wait_to_say("telegram:ops: running", 1);
+}
+
+#[test]
+fn case_084_a_second_profile_of_one_bot_waits_until_the_first_is_done() {
+    let (home, server) = Home::with_ops();
+    let url = server.url();
+    let first = home.host(&url);
+    first.wait_to_say("telegram:ops: running", 1);
+    // Another configuration, another name, the same token.
+    let elsewhere = |args: &[&str]| {
+        let mut command = home.command(args);
+        command.env("HOLDPOINT_CONFIG_DIR", home.path("elsewhere"));
+        command
+    };
+    let token = home.path("token");
+    let set_up = elsewhere(&[
+        "channels",
+        "setup",
+        "dev",
+        "--token-file",
+        token.to_str().unwrap(),
+        "--user",
+        "100",
+        "--chat",
+        "200",
+        "--api-base",
+        &url,
+    ])
+    .output()
+    .unwrap();
+    assert!(set_up.status.success(), "{set_up:?}");
+    let second = Running::start(&mut elsewhere(&[
+        "channels",
+        "run",
+        "--no-work",
+        "--api-base",
+        &url,
+    ]));
+    second.wait_to_say("another profile of this store has the same bot", 1);
+    until("no adapter of its own", || second.adapters().is_empty());
+    let run = home.ask();
+    let message = wait_for_messages(&server, 1);
+    server.press(USER, CHAT, message, "Ship it").unwrap();
+    home.wait_for(&run, "completed");
+    assert_eq!(server.chat(CHAT).len(), 1, "one of them shows it");
+    assert_eq!(first.stop(), 130);
+    second.wait_to_say("telegram:dev: running", 1);
 }

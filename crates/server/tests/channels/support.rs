@@ -158,23 +158,7 @@ impl Home {
     }
 
     pub(crate) fn host_with(&self, args: &[&str]) -> Running {
-        let mut child = self.command(args).spawn().unwrap();
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let outputs: [Box<dyn std::io::Read + Send>; 2] = [
-            Box::new(child.stdout.take().unwrap()),
-            Box::new(child.stderr.take().unwrap()),
-        ];
-        for output in outputs {
-            let said = Arc::clone(&said);
-            std::thread::spawn(move || {
-                for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    said.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(line);
-                }
-            });
-        }
-        Running { child, said }
+        Running::start(&mut self.command(args))
     }
 
     /// Everything that lies in the home, as bytes.
@@ -202,6 +186,27 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// A process that goes on.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let outputs: [Box<dyn std::io::Read + Send>; 2] = [
+            Box::new(child.stdout.take().unwrap()),
+            Box::new(child.stderr.take().unwrap()),
+        ];
+        for output in outputs {
+            let said = Arc::clone(&said);
+            std::thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    said.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(line);
+                }
+            });
+        }
+        Running { child, said }
+    }
+
     /// Everything that it said so far.
     pub(crate) fn said(&self) -> String {
         self.said

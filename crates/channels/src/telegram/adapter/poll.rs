@@ -1,7 +1,8 @@
-//! Reading what people did: updates in order, each with a cursor of its own (channels reference, section 8).
+//! Handling what people did: updates in order, each with a cursor of its own (channels reference, section 8).
 //!
 //! An answer is reported before its button is acknowledged, and the cursor behind it goes with the answer. What is no answer only
-//! moves the cursor, which the next report carries. Prompts and acknowledgements may fail: nothing depends on them.
+//! moves the cursor, which the next report carries. A poll stays open while the host is asked again and again for something better to
+//! do; what names nothing that is open is looked up once more in a list that the host made after it was read.
 //!
 //! Not here: whether an answer counts. The host judges it, and checks user and chat again.
 
@@ -12,8 +13,9 @@ use std::time::Duration;
 use holdpoint_state::clock::MonotonicMillis;
 use subtle::ConstantTimeEq as _;
 
-use super::super::api::{Callback, Event, Failure, Markup, Reply};
+use super::super::api::{Callback, Event, Failure, Reply};
 use super::super::render;
+use super::owed::Owed;
 use super::{Child, Exit};
 use crate::identity::answer_id;
 use crate::protocol::{
@@ -52,7 +54,25 @@ impl Backoff {
     }
 }
 
+/// Whether the host made its list after an update was read. If it did not, what is missing there may be open all the same: a person may
+/// just have confirmed its delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum List {
+    Newer,
+    PerhapsOlder,
+}
+
+/// What became of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handled {
+    /// Nothing is left to do about it.
+    Done,
+    /// It is looked at again with the next list.
+    AskAgain,
+}
+
 /// What a token stands for.
+#[derive(Clone, Copy)]
 struct Found<'a> {
     request: &'a OpenRequest,
     choice: &'a str,
@@ -60,38 +80,85 @@ struct Found<'a> {
 }
 
 impl<O: Write, D: Write> Child<'_, O, D> {
-    /// Reads updates once, unless the provider wants no poll yet.
+    /// Sees that a poll is open, unless the provider wants none yet, waits a little for it, and handles what it brought.
     pub(super) fn poll(
         &mut self,
         cursor: u64,
         requests: &[OpenRequest],
+        quiet_ms: u64,
     ) -> Result<Option<Order>, Exit> {
         self.cursor = cursor;
         let now = self.settings.clock.monotonic();
-        if let Some((left, code)) = self.backoff.left(now) {
-            self.talk.rest(left.min(self.settings.rest))?;
-            return self.ready(Some(code));
+        self.debts.keep_quiet(now, quiet_ms);
+        self.pay();
+        if self.reader.waiting.is_empty() && !self.reader.is_open {
+            if let Some((left, code)) = self.backoff.left(now) {
+                self.talk.rest(left.min(self.settings.rest))?;
+                return self.ready(Some(code));
+            }
+            if let Err(failure) = self.know_the_bot() {
+                return self.poll_failed(failure);
+            }
+            if !self.reader.open(cursor) {
+                return Err(Exit::Unsayable);
+            }
         }
-        let updates = match self.identify().and_then(|()| self.api.get_updates(cursor)) {
-            Ok(updates) => updates,
-            Err(failure) => return self.poll_failed(failure),
-        };
-        self.backoff = Backoff::default();
-        for update in updates {
+        // What was read before this order came is older than its list.
+        let mut list = List::Newer;
+        let mut polled = self.talk.polled();
+        if polled.is_none() && self.reader.waiting.is_empty() {
+            self.talk.rest(self.settings.look)?;
+            polled = self.talk.polled();
+            list = List::PerhapsOlder;
+        }
+        if let Some(polled) = polled {
+            self.reader.is_open = false;
+            match polled {
+                Ok(updates) => {
+                    self.backoff = Backoff::default();
+                    self.reader.waiting.extend(updates);
+                }
+                Err(failure) => return self.poll_failed(failure),
+            }
+        }
+        while let Some(update) = self.reader.waiting.pop_front() {
             // The host keeps the larger one, so that an update that comes late takes nothing back.
             let behind = update.id + 1;
-            match &update.event {
-                Event::Callback(pressed) => self.pressed(pressed, behind, requests)?,
-                Event::Reply(reply) => self.replied(reply, behind, requests)?,
-                Event::Other => {}
+            let handled = match &update.event {
+                Event::Callback(pressed) => self.pressed(pressed, behind, requests, list)?,
+                Event::Reply(reply) => self.replied(reply, behind, requests, list)?,
+                Event::Other => Handled::Done,
+            };
+            if handled == Handled::AskAgain {
+                self.reader.waiting.push_front(update);
+                break;
             }
             self.cursor = self.cursor.max(behind);
         }
         self.ready(None)
     }
 
+    /// Asks the provider who the bot is, and tells the host.
+    pub(super) fn identify(&mut self) -> Result<Option<Order>, Exit> {
+        let now = self.settings.clock.monotonic();
+        if let Some((left, code)) = self.backoff.left(now) {
+            self.talk.rest(left.min(self.settings.rest))?;
+            return self.ready(Some(code));
+        }
+        let me = self.api.get_me();
+        match me.map(|me| (me.id, u64::try_from(me.id).ok().filter(|id| 0 < *id))) {
+            Ok((id, Some(bot))) => {
+                self.backoff = Backoff::default();
+                self.bot_id = Some(id);
+                self.ready_as(None, Some(bot))
+            }
+            Ok((_, None)) => self.poll_failed(Failure::Unknown),
+            Err(failure) => self.poll_failed(failure),
+        }
+    }
+
     /// Finds out who the bot is, to tell its own messages from those of others. Its token usually says it.
-    fn identify(&mut self) -> Result<(), Failure> {
+    fn know_the_bot(&mut self) -> Result<(), Failure> {
         if self.bot_id.is_none() {
             let in_token = self.bot.expose().split_once(':');
             self.bot_id = match in_token.and_then(|(number, _)| number.parse().ok()) {
@@ -118,6 +185,7 @@ impl<O: Write, D: Write> Child<'_, O, D> {
                 .say(&format!("updates can't be read at the moment: {code}"));
         }
         self.backoff.failed(now, code, failure.retry_after_s());
+        self.note_pause(failure);
         self.ready(Some(code))
     }
 
@@ -126,26 +194,30 @@ impl<O: Write, D: Write> Child<'_, O, D> {
         pressed: &Callback,
         behind: u64,
         requests: &[OpenRequest],
-    ) -> Result<(), Exit> {
+        list: List,
+    ) -> Result<Handled, Exit> {
         let is_nameable = (1..=CALLBACK_BYTES_MAX).contains(&pressed.id.len())
             && !pressed.id.chars().any(char::is_control)
             && !pressed.id.trim().is_empty();
         if !is_nameable {
-            return Ok(());
+            return Ok(Handled::Done);
         }
         if !self.may_answer(&pressed.user, &pressed.chat) {
             self.acknowledge(pressed, "You can't answer here.");
-            return Ok(());
+            return Ok(Handled::Done);
         }
         let token =
             |digest: &str, choice: &str| self.bot.callback(&self.launch.profile, digest, choice);
         let Some(found) = find(requests, &pressed.data, token) else {
-            self.acknowledge(pressed, "This is no longer active.");
-            return Ok(());
+            if list == List::PerhapsOlder {
+                return Ok(Handled::AskAgain);
+            }
+            self.acknowledge(pressed, NOT_ACTIVE);
+            return Ok(Handled::Done);
         };
         if let Some(input) = found.input {
             self.ask_for_text(pressed, &found, input);
-            return Ok(());
+            return Ok(Handled::Done);
         }
         let response = Response {
             choice: found.choice.to_owned(),
@@ -163,14 +235,8 @@ impl<O: Write, D: Write> Child<'_, O, D> {
             cursor: behind,
         })?;
         // Only now: whoever reads "received" can rely on it.
-        let words = match outcome {
-            Some(AnswerOutcome::Received) => "Received.",
-            Some(AnswerOutcome::AlreadyDecided) => "Already decided.",
-            Some(AnswerOutcome::Expired) => "The time for an answer has passed.",
-            Some(AnswerOutcome::NotAccepted) | None => "Not accepted.",
-        };
-        self.acknowledge(pressed, words);
-        Ok(())
+        self.acknowledge(pressed, words(outcome));
+        Ok(Handled::Done)
     }
 
     fn replied(
@@ -178,22 +244,25 @@ impl<O: Write, D: Write> Child<'_, O, D> {
         reply: &Reply,
         behind: u64,
         requests: &[OpenRequest],
-    ) -> Result<(), Exit> {
+        list: List,
+    ) -> Result<Handled, Exit> {
         let is_to_this_bot = reply.to.is_bot && Some(reply.to.sender) == self.bot_id;
         if !is_to_this_bot || !self.may_answer(&reply.user, &reply.chat) {
-            return Ok(());
+            return Ok(Handled::Done);
         }
         // The last one: a prompt may itself hold these words.
         let Some((_, given)) = reply.to.text.rsplit_once(render::REPLY_TOKEN) else {
-            return Ok(());
+            return Ok(Handled::Done);
         };
         let token =
             |digest: &str, choice: &str| self.bot.reply(&self.launch.profile, digest, choice);
-        let Some(found) = find(requests, given.trim_end(), token) else {
-            return Ok(());
-        };
-        let Some(input) = found.input else {
-            return Ok(());
+        let found = find(requests, given.trim_end(), token);
+        let Some((found, input)) = found.and_then(|found| Some((found, found.input?))) else {
+            if list == List::PerhapsOlder {
+                return Ok(Handled::AskAgain);
+            }
+            self.say_in_reply(reply, NOT_ACTIVE);
+            return Ok(Handled::Done);
         };
         // The text goes as it was written: what its length may be is the host's to judge.
         let response = Response {
@@ -203,7 +272,7 @@ impl<O: Write, D: Write> Child<'_, O, D> {
         // Message numbers repeat between chats and may equal the name of a press, so that all of it is needed.
         let event_id = format!("{}:{}", reply.chat, reply.message);
         let key = format!("telegram:{}:reply:{event_id}", self.launch.profile);
-        self.answer(AnswerReport {
+        let outcome = self.answer(AnswerReport {
             decision_id: found.request.decision_id.clone(),
             request_digest: found.request.request_digest.clone(),
             response,
@@ -213,7 +282,8 @@ impl<O: Write, D: Write> Child<'_, O, D> {
             idempotency_key: key,
             cursor: behind,
         })?;
-        Ok(())
+        self.say_in_reply(reply, words(outcome));
+        Ok(Handled::Done)
     }
 
     fn answer(&mut self, report: AnswerReport) -> Result<Option<AnswerOutcome>, Exit> {
@@ -226,32 +296,50 @@ impl<O: Write, D: Write> Child<'_, O, D> {
     fn ask_for_text(&mut self, pressed: &Callback, found: &Found<'_>, input: &TextInput) {
         let digest = &found.request.request_digest;
         let token = self.bot.reply(&self.launch.profile, digest, found.choice);
-        let text = render::prompt(&input.prompt, &token);
-        let sent = self
-            .api
-            .send_message(&pressed.chat, &text, &Markup::ForceReply);
-        let words = match sent {
-            Ok(_) => "Reply to the message below.",
-            Err(failure) => {
-                self.diagnostics
-                    .say(&format!("a prompt failed: {}", failure.code()));
-                "That did not work. Press again."
-            }
-        };
-        self.acknowledge(pressed, words);
+        self.owe(Owed::Prompt {
+            callback: pressed.id.clone(),
+            chat: pressed.chat.clone(),
+            text: render::prompt(&input.prompt, &token),
+            since: self.settings.clock.monotonic(),
+        });
     }
 
-    fn acknowledge(&mut self, pressed: &Callback, words: &str) {
-        if let Err(failure) = self.api.answer_callback(&pressed.id, words) {
-            self.diagnostics
-                .say(&format!("an acknowledgement failed: {}", failure.code()));
-        }
+    fn acknowledge(&mut self, pressed: &Callback, words: &'static str) {
+        self.owe(Owed::Press {
+            callback: pressed.id.clone(),
+            words,
+            since: self.settings.clock.monotonic(),
+        });
+    }
+
+    fn say_in_reply(&mut self, reply: &Reply, words: &'static str) {
+        self.owe(Owed::Reply {
+            chat: reply.chat.clone(),
+            message: reply.message,
+            words,
+        });
     }
 
     /// Both must be listed: in a group anybody can press. An empty list is nobody.
     fn may_answer(&self, user: &str, chat: &str) -> bool {
         let lists = |list: &[String], id: &str| list.iter().any(|listed| listed == id);
         lists(&self.launch.allowed_user_ids, user) && lists(&self.launch.allowed_chat_ids, chat)
+    }
+}
+
+/// What a person reads about a token that names nothing which is open.
+const NOT_ACTIVE: &str = "This is no longer active.";
+
+/// What a person reads about an answer.
+fn words(outcome: Option<AnswerOutcome>) -> &'static str {
+    match outcome {
+        Some(AnswerOutcome::Received) => "Received.",
+        Some(AnswerOutcome::AlreadyDecided) => "Already decided.",
+        Some(AnswerOutcome::Expired) => "The time for an answer has passed.",
+        Some(AnswerOutcome::Paused) => {
+            "Not accepted: the run is paused. Answer again when it goes on."
+        }
+        Some(AnswerOutcome::NotAccepted) | None => "Not accepted.",
     }
 }
 

@@ -3,11 +3,12 @@
 //! Not here: what is said.
 
 use std::io::{BufReader, Read, Write};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
 use super::Exit;
+use super::reader::Polled;
 use crate::identity::signal_id;
 use crate::protocol::{FromAdapter, Launch, ProtocolError, Report, ToAdapter, Verdict, read_line};
 
@@ -16,26 +17,42 @@ const DIAGNOSTICS_BYTES_MAX: usize = 64 << 10;
 
 type Line = Result<Option<Vec<u8>>, ProtocolError>;
 
+/// What happens outside: the host says something, or a poll is over.
+pub(super) enum Event {
+    Line(Line),
+    Polled(Polled),
+}
+
 pub(super) struct Talk<O> {
-    lines: Receiver<Line>,
+    events: Receiver<Event>,
+    /// For whoever has something to tell.
+    sender: SyncSender<Event>,
+    /// A poll that was over while a line was waited for. There is one poll at a time.
+    polled: Option<Polled>,
     output: O,
     sequence: u64,
     revision: u64,
 }
 
 impl<O: Write> Talk<O> {
-    /// Reads the launch line, and everything after it on a thread of its own: a wait ends at once when the host goes away.
+    /// Reads the launch line, and everything after it on a thread of its own: a wait ends at once when the host goes away, and
+    /// `host_gone` is called also while nobody waits.
     pub(super) fn open(
         mut input: BufReader<impl Read + Send + 'static>,
         output: O,
+        host_gone: fn(),
     ) -> Result<(Self, Launch), Exit> {
         // The thread waits with each line until it is wanted, so that a host out of step can't fill the memory.
-        let (sender, lines) = mpsc::sync_channel(0);
+        let (sender, events) = mpsc::sync_channel(0);
+        let lines = sender.clone();
         let reader = move || {
             loop {
                 let line = read_line(&mut input);
                 let is_last = !matches!(line, Ok(Some(_)));
-                if sender.send(line).is_err() || is_last {
+                if matches!(line, Ok(None) | Err(ProtocolError::Io(_))) {
+                    host_gone();
+                }
+                if lines.send(Event::Line(line)).is_err() || is_last {
                     return;
                 }
             }
@@ -45,7 +62,9 @@ impl<O: Write> Talk<O> {
             .spawn(reader)
             .or(Err(Exit::HostGone))?;
         let mut talk = Self {
-            lines,
+            events,
+            sender,
+            polled: None,
             output,
             sequence: 0,
             revision: 0,
@@ -56,16 +75,38 @@ impl<O: Write> Talk<O> {
     }
 
     fn line(&mut self) -> Result<Vec<u8>, Exit> {
-        taken(self.lines.recv().or(Err(Exit::HostGone))?)
+        loop {
+            match self.events.recv().or(Err(Exit::HostGone))? {
+                Event::Line(line) => return taken(line),
+                Event::Polled(polled) => self.polled = Some(polled),
+            }
+        }
     }
 
-    /// Waits for nothing. The host has nothing to say unless it is asked.
+    /// Waits until a poll is over, and no longer than this. The host has nothing to say unless it is asked.
     pub(super) fn rest(&mut self, time: Duration) -> Result<(), Exit> {
-        match self.lines.recv_timeout(time) {
+        if self.polled.is_some() {
+            return Ok(());
+        }
+        match self.events.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => Err(Exit::HostGone),
-            Ok(line) => taken(line).and(Err(Exit::Malformed)),
+            Ok(Event::Line(line)) => taken(line).and(Err(Exit::Malformed)),
+            Ok(Event::Polled(polled)) => {
+                self.polled = Some(polled);
+                Ok(())
+            }
         }
+    }
+
+    /// What came of the open poll, once it is over.
+    pub(super) fn polled(&mut self) -> Option<Polled> {
+        self.polled.take()
+    }
+
+    /// Where an event is told.
+    pub(super) fn events(&self) -> SyncSender<Event> {
+        self.sender.clone()
     }
 
     /// The name of the next `ready` or `exiting`.

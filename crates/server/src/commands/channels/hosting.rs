@@ -70,11 +70,10 @@ pub(super) fn run(context: &Context, args: &ChannelsRunArgs) -> Result<ExitStatu
     }
     context.output.note("stopping; Ctrl-C again stops at once");
     let profiles: Vec<_> = host
-        .profiles()
+        .stop()
         .into_iter()
         .map(|(profile, state)| json!({ "profile": profile, "state": state }))
         .collect();
-    host.stop();
     if let Some(scheduler) = scheduler {
         scheduler.stop(Duration::from_millis(context.cli.settings.stop_patience_ms));
     }
@@ -106,6 +105,9 @@ fn options(context: &Context, args: &ChannelsRunArgs) -> Result<HostOptions, Com
 fn words(state: ProfileState) -> String {
     match state {
         ProfileState::HostedElsewhere => "another process hosts it; waiting".to_owned(),
+        ProfileState::BotElsewhere => {
+            "another profile of this store has the same bot; waiting".to_owned()
+        }
         ProfileState::Starting => "starting".to_owned(),
         ProfileState::Running => "running".to_owned(),
         ProfileState::Impeded(code) => format!("running, and can't read answers ({code})"),
@@ -137,7 +139,11 @@ pub(super) fn adapter() -> Result<ExitStatus, CommandError> {
         std::io::stdin(),
         std::io::stdout(),
         std::io::stderr(),
-        &telegram::Settings::default(),
+        &telegram::Settings {
+            // The first line against an adapter that outlives its host, on every system: in the middle of a request too.
+            host_gone: || std::process::exit(i32::from(telegram::Exit::HostGone.code())),
+            ..telegram::Settings::default()
+        },
     );
     // Its code is a contract of its own: docs/TELEGRAM.md.
     std::process::exit(i32::from(exit.code()))
@@ -151,8 +157,8 @@ pub(super) fn wait_for_signal() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Lets this process end with its host, in whatever way that ends: nobody would know what it still sends. Returns whether the host is
-/// still there. Elsewhere than on Linux it ends when it next speaks to its host.
+/// The second line, on Linux: the kernel ends this process with its host, also when another process still holds the host's end of
+/// standard input. Returns whether the host is still there. Elsewhere the end of standard input is what there is.
 #[cfg(target_os = "linux")]
 fn follow_the_host() -> Result<bool, CommandError> {
     use rustix::process::{Signal, getppid, set_parent_process_death_signal};

@@ -39,6 +39,8 @@ pub(super) fn fill(db: &Database, directory: &Path) {
         Report::Ready {
             cursor: 1,
             error_code: None,
+            bot_id: None,
+            retry_after: None,
         },
     );
     let next = commands::next(&session, &config).unwrap();
