@@ -17,6 +17,7 @@ const DOMAINS: &[Domain] = &[
     holdpoint_workflows::DOMAIN,
     holdpoint_decisions::DOMAIN,
     holdpoint_channels::DOMAIN,
+    holdpoint_controllers::DOMAIN,
     // new-domain: `cargo xtask new-domain` puts the line of a new domain above this one.
 ];
 

@@ -37,6 +37,7 @@ pub fn schema() -> Result<Schema, StateError> {
             holdpoint_workflows::DOMAIN,
             holdpoint_decisions::DOMAIN,
             holdpoint_channels::DOMAIN,
+            holdpoint_controllers::DOMAIN,
         ],
     )
 }

@@ -60,3 +60,33 @@ impl RunEnd {
         })
     }
 }
+
+/// A run that was parked and goes on only when somebody does something: answers, resolves, looks, resumes. A run that its runner merely
+/// gave back is none: the next runner takes it up.
+///
+/// Where a command makes several touches, this is one of them, as [`RunEnd`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunParked {
+    /// The run. The resource of the change is this run's.
+    pub run: RunId,
+}
+
+impl RunParked {
+    /// The parking of a run, if this touch is one.
+    pub fn of(touched: &Touched) -> Option<Self> {
+        let parks = [
+            &operations::WAIT,
+            &operations::PARK_AMBIGUOUS,
+            &operations::PARK_SOURCE_CHANGED,
+            &operations::PARK_SETTINGS_BROKEN,
+            &operations::PARK_NO_PROGRESS,
+            &operations::PAUSE_ACTIVE,
+        ];
+        parks
+            .into_iter()
+            .find(|operation| operation.name == touched.operation.name)?;
+        Some(Self {
+            run: RunId::new(touched.resource.key()).ok()?,
+        })
+    }
+}

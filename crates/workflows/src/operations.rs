@@ -144,9 +144,9 @@ operations! {
     CHANGE_SETTINGS = "settings.change", "settings.changed", ActorKind::ALL, NotRequired, &[] => &[],
         "Changes live settings by a patch; who may change what is a matter of the workflow's path rules.";
     @"follow_up"
-    QUEUE_FOLLOW_UP = "follow-up.queue", "follow-up.queued", &[Session, Human, Channel, Control], NotRequired, &["none"] => &["queued"],
+    QUEUE_FOLLOW_UP = "follow-up.queue", "follow-up.queued", &[Session, Controller, Human, Channel, Control], NotRequired, &["none"] => &["queued"],
         "Queues a prompt for the origin session of a run that goes on.";
-    REMOVE_FOLLOW_UP = "follow-up.remove", "follow-up.removed", &[Session, Human, Channel, Control], NotRequired, &["queued"] => &["removed"],
+    REMOVE_FOLLOW_UP = "follow-up.remove", "follow-up.removed", &[Session, Controller, Human, Channel, Control], NotRequired, &["queued"] => &["removed"],
         "Takes a prompt back before its session shows it.";
     CANCEL_FOLLOW_UP = "follow-up.cancel", "follow-up.cancelled", &[Session, Host, Controller, Channel, Human, Policy, Control, System], NotRequired, &["queued"] => &["cancelled"],
         "Gives a prompt up because its run is over without having completed; inside the command that ends the run.";

@@ -1,0 +1,5 @@
+//! The promises of the domain, through its public surface.
+
+mod support;
+
+mod applied;
