@@ -14,6 +14,7 @@
 //! (`model::judge`), other I/O.
 
 mod answer;
+mod blind;
 mod cancel;
 mod policy;
 mod request;

@@ -98,6 +98,23 @@ impl LocalHandler for CancelParent {
     }
 }
 
+/// Applies every `decision.cancel_parent` that is due now, so that a caller who ended a decision need not wait for whoever works on the
+/// store. Nothing else is applied: what settles presentations belongs to a program that knows its channels. Returns how many runs followed.
+///
+/// Several processes may do it at once: each effect is applied in one transaction with what it does, exactly once.
+///
+/// # Errors
+///
+/// When the outbox can't be read. An effect that could not be applied, for example because the store is busy, stays due.
+pub fn cancel_parents(db: &Database) -> Result<u64, StateError> {
+    let options = WorkerOptions {
+        concurrency: 1,
+        ..WorkerOptions::default()
+    };
+    let worker = EffectWorker::new(db.clone(), options).local(CancelParent)?;
+    Ok(worker.run_due_once()?.applied)
+}
+
 /// An outbox worker with both handlers, for a program that needs no other.
 ///
 /// # Errors

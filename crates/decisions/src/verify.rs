@@ -166,6 +166,21 @@ pub(crate) const INVARIANTS: &[Invariant] = &[
                  OR (d.decision_id IS NOT NULL AND d.decision_id <> q.aggregate_key)",
     },
     Invariant {
+        name: "decisionDocuments",
+        summary: "The request that is stored whole is the one of its row.",
+        violations: "SELECT d.decision_id FROM human_decisions d JOIN runs u ON u.resource_key = d.run_key
+             LEFT JOIN blobs b ON b.blob_hash = d.request_hash
+             WHERE CASE WHEN b.blob_hash IS NULL OR NOT json_valid(CAST(b.content AS TEXT)) THEN 1
+                 ELSE CAST(b.content AS TEXT) ->> '$.decisionId' IS NOT d.decision_id
+                     OR CAST(b.content AS TEXT) ->> '$.requestDigest' IS NOT 'sha256:' || lower(hex(d.request_digest))
+                     OR CAST(b.content AS TEXT) ->> '$.runId' IS NOT u.run_id
+                     OR CAST(b.content AS TEXT) ->> '$.audience' IS NOT d.audience
+                     OR CAST(b.content AS TEXT) ->> '$.title' IS NOT d.title
+                     OR (CAST(b.content AS TEXT) ->> '$.expiresAt' IS NULL) <> (d.deadline_at IS NULL)
+                     OR (CAST(b.content AS TEXT) ->> '$.defaultResponse' IS NULL) <> (d.default_response_hash IS NULL)
+                 END",
+    },
+    Invariant {
         name: "decisionDeadlines",
         summary: "The deadlines that are swept are those of the open decisions.",
         violations: "SELECT d.decision_id FROM human_decisions d

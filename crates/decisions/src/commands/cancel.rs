@@ -3,7 +3,9 @@
 use holdpoint_state::{Actor, Change, Command, Database, Outcome, Receipt};
 
 use super::answer::or_not_found;
+use super::blind;
 use super::resolve::{Bid, RunSide, resolve};
+use crate::effects;
 use crate::error::DecisionError;
 use crate::model::{Candidate, DecisionId, Judged, check_reason};
 use crate::operations;
@@ -15,6 +17,7 @@ pub struct Cancel {
     decision: DecisionId,
     actor: Actor,
     reason: Option<String>,
+    leaves_the_run: bool,
 }
 
 impl Cancel {
@@ -24,6 +27,7 @@ impl Cancel {
             decision: decision.clone(),
             actor: Actor::control("program"),
             reason: None,
+            leaves_the_run: false,
         }
     }
 
@@ -41,10 +45,19 @@ impl Cancel {
         self.reason = Some(reason.into());
         self
     }
+
+    /// Leaves the run to whoever works on the store, which is what a process that dies here leaves. By default its cancellation is applied
+    /// at once.
+    #[must_use]
+    pub fn leaving_the_run(mut self) -> Self {
+        self.leaves_the_run = true;
+        self
+    }
 }
 
 /// Ends an open decision without an answer. Its run is cancelled by the effect `decision.cancel_parent`, which is reserved in the same
-/// transaction. Repeating it adopts the first.
+/// transaction and applied right after it; if that is not possible now, whoever works on the store applies it. Repeating it adopts the
+/// first.
 ///
 /// # Errors
 ///
@@ -55,6 +68,7 @@ pub fn cancel(db: &Database, cancel: &Cancel) -> Result<Receipt<Judged>, Decisio
         check_reason(reason)?;
     }
     let cancel = cancel.clone();
+    let leaves_the_run = cancel.leaves_the_run;
     let command =
         Command::new(&operations::CANCEL, cancel.decision.resource()).by(cancel.actor.clone());
     let judged = db.commit(command, move |change| {
@@ -72,23 +86,44 @@ pub fn cancel(db: &Database, cancel: &Cancel) -> Result<Receipt<Judged>, Decisio
         };
         resolve(change, &stored, &bid)
     });
-    or_not_found(judged)
+    let judged = or_not_found(judged)?;
+    // A repeat as well: the first may have died before this.
+    if judged.value.has_won() && !leaves_the_run {
+        follow(db);
+    }
+    Ok(judged)
+}
+
+/// Lets the runs of ended decisions follow. The decision is ended durably, so that nothing that goes wrong here is an error of its
+/// command: the effect is still due, and its worker says what keeps it.
+fn follow(db: &Database) {
+    if let Err(error) = effects::cancel_parents(db) {
+        tracing::warn!(%error, "the run of a cancelled decision is left to whoever works on the store");
+    }
 }
 
 /// Ends the open decisions of the run of this change, which is ending: in the same transaction, by the one function that resolves. The
 /// run itself settles request, attempt and messages. Returns how many there were.
 ///
+/// A decision that is damaged or was stored by another version keeps no run from ending: it is ended by its row, and its documents stay as
+/// they are, so that every read and `verify` still tell the damage. The reason of its cancellation says so too.
+///
 /// # Errors
 ///
-/// [`DecisionError::Corrupt`] and [`DecisionError::Incompatible`] for a request that can't be used, and the run does not end.
+/// Those of the database, and the run does not end.
 pub fn cancel_in(change: &mut Change<'_>) -> Result<usize, DecisionError> {
     let open = decisions::open_of_run(change)?;
     for decision in &open {
         let command = Command::new(&operations::CANCEL_WITH_RUN, decision.resource())
             .by(change.actor().clone());
         change.also(&command, |change| {
-            let Some(stored) = decisions::load(change)? else {
-                return Ok(Outcome::Refused(Judged::NotFound));
+            let stored = match decisions::load(change) {
+                Ok(Some(stored)) => stored,
+                Ok(None) => return Ok(Outcome::Refused(Judged::NotFound)),
+                Err(
+                    damage @ (DecisionError::Corrupt { .. } | DecisionError::Incompatible { .. }),
+                ) => return blind::end(change, decision, &damage),
+                Err(error) => return Err(error),
             };
             let bid = Bid {
                 candidate: Candidate::Cancel,

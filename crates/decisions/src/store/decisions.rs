@@ -7,6 +7,7 @@
 use holdpoint_state::records::resources::expect_one;
 use holdpoint_state::sql::{OptionalExtension as _, named_params};
 use holdpoint_state::{Change, Digest, Payload, StateError};
+use holdpoint_workflows::RunId;
 
 use super::integer;
 use crate::digest::DocumentDigest;
@@ -136,6 +137,39 @@ pub(crate) fn forget_deadline(
         )?
         .execute(named_params! { ":deadline": deadline, ":decision": request.decision_id() })?;
     expect_one(written, "human_decision_deadlines", request.decision_id())
+}
+
+/// What the row of the decision of this change says, whatever its documents say.
+pub(crate) struct DecisionRow {
+    pub(crate) request_digest: DocumentDigest,
+    pub(crate) run: RunId,
+}
+
+/// The row of the decision of this change, for the end of one whose documents can't be read.
+pub(crate) fn row(change: &mut Change<'_>) -> Result<DecisionRow, StateError> {
+    let key = change.resource_key()?;
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "SELECT d.request_digest, r.run_id FROM human_decisions d JOIN runs r ON r.resource_key = d.run_key
+             WHERE d.resource_key = :key",
+        )?
+        .query_row(named_params! { ":key": key }, |row| {
+            Ok(DecisionRow {
+                request_digest: row.get(0)?,
+                run: row.get(1)?,
+            })
+        })?)
+}
+
+/// As [`forget_deadline`], for a decision whose documents can't be read: whether it has a deadline is not asked of them.
+pub(crate) fn forget_deadline_of_row(change: &mut Change<'_>) -> Result<(), StateError> {
+    let key = change.resource_key()?;
+    change
+        .sql()
+        .prepare_cached("DELETE FROM human_decision_deadlines WHERE decision_key = :key")?
+        .execute(named_params! { ":key": key })?;
+    Ok(())
 }
 
 /// The open decisions of the run of this change, oldest first.

@@ -126,7 +126,8 @@ fn the_end_of_a_run_ends_its_decision() {
 fn edge_39_a_parent_that_is_over_is_left_alone() {
     let fixture = Fixture::new();
     let (run, decision) = fixture.ask(draft);
-    commands::cancel(fixture.db(), &Cancel::of(&decision)).unwrap();
+    let cancel = Cancel::of(&decision).leaving_the_run();
+    commands::cancel(fixture.db(), &cancel).unwrap();
     holdpoint_workflows::commands::cancel(fixture.db(), &Control::of(&run)).unwrap();
     let revision = fixture.workflows.view(&run).unwrap().run_revision;
     fixture.settle_effects();

@@ -6,4 +6,5 @@ mod stored;
 mod time;
 mod winners;
 
+pub(crate) use stored::changed;
 pub(crate) use time::owner;

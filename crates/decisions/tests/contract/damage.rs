@@ -103,6 +103,18 @@ const DAMAGES: &[(&str, &str)] = &[
         "decisionRows",
         "UPDATE human_decisions SET decision_id = 'x' || decision_id",
     ),
+    (
+        "decisionDocuments",
+        "UPDATE human_decisions SET request_digest = randomblob(32) WHERE deadline_at IS NOT NULL",
+    ),
+    (
+        "decisionDocuments",
+        "UPDATE human_decisions SET title = 'Sell'",
+    ),
+    (
+        "decisionDocuments",
+        "UPDATE blobs SET content = substr(content, 2) WHERE blob_hash IN (SELECT request_hash FROM human_decisions)",
+    ),
     ("decisionDeadlines", "DELETE FROM human_decision_deadlines"),
     (
         "decisionDeadlines",
@@ -138,7 +150,8 @@ fn world() -> Fixture {
     fixture.answer(&unused, json!({ "choice": "go" }), "k2");
     fixture.answer(&unused, json!({ "choice": "go" }), "k3");
     let (_, cancelled) = fixture.ask(draft);
-    commands::cancel(fixture.db(), &Cancel::of(&cancelled)).unwrap();
+    let cancel = Cancel::of(&cancelled).leaving_the_run();
+    commands::cancel(fixture.db(), &cancel).unwrap();
     fixture.ask(timed);
     fixture
 }

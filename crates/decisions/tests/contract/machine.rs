@@ -430,7 +430,7 @@ impl StateMachineTest for Product {
                 format!("swept {}", swept.resolved.len())
             }
             Step::Cancel => said(
-                &commands::cancel(fixture.db(), &Cancel::of(decision))
+                &commands::cancel(fixture.db(), &Cancel::of(decision).leaving_the_run())
                     .unwrap()
                     .value,
             ),

@@ -9,6 +9,7 @@
 mod answers;
 mod cases;
 mod damage;
+mod ends;
 mod field;
 mod files;
 mod machine;

@@ -206,9 +206,11 @@ pub(super) fn cancel(
         other => verdict(other, &view.request),
     };
     let status = tell(context, &view, &judged, &told)?;
-    if matches!(judged, Judged::Accepted { .. }) {
+    // The run was cancelled right after its decision, unless something kept that from happening.
+    let ended = find(&store.snapshot()?, &args.decision, store.clock().now())?;
+    if judged.has_won() && !ended.is_over {
         context.output.line(format!(
-            "whoever works on this store ends the run now; else: {}",
+            "whoever works on this store next ends the run; else: {}",
             context.hint(&["work", "--until-idle"])
         ));
     }

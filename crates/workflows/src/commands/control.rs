@@ -246,8 +246,18 @@ fn take_up(change: &mut Change<'_>, control: &Control) -> Result<Outcome<()>, Wo
     {
         return Err(run.rejected("the outcome of an effect is unknown; resolve the effect first"));
     }
+    let active = store::attempts::active(change)?;
+    if run.status == RunStatus::Waiting
+        && let Some(attempt) = &active
+        && store::requests::is_withdrawn(change, attempt.key)?
+    {
+        // To run it again would ask again, although its end is decided and only not applied yet.
+        return Err(run.rejected(
+            "what it asked was taken back without an answer; it ends by what follows from that",
+        ));
+    }
     // A run that was parked for an effect waits for no answer, so that it runs again.
-    let answered = store::attempts::active(change)?
+    let answered = active
         .map(|attempt| store::requests::accepted_payload(change, attempt.key))
         .transpose()?
         .flatten()

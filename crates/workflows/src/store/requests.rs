@@ -127,6 +127,16 @@ pub(crate) fn accepted_payload(
         .optional()?)
 }
 
+/// Whether the domain of an attempt's request took it back: nothing will answer it, and the run is about to end.
+pub(crate) fn is_withdrawn(change: &mut Change<'_>, attempt: i64) -> Result<bool, StateError> {
+    Ok(change
+        .sql()
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM interactive_requests WHERE attempt_key = :attempt AND status = 'cancelled')",
+        )?
+        .query_row(named_params! { ":attempt": attempt }, |row| row.get(0))?)
+}
+
 /// Makes the request of an attempt.
 pub(crate) fn insert(
     change: &mut Change<'_>,

@@ -18,7 +18,7 @@ use crate::support::{Fixture, draft};
 const CHANGE: &str = "UPDATE blobs SET content = ?1, byte_length = ?3 WHERE blob_hash = ?2";
 
 /// A copy of the store in which somebody changed the blobs of the decision: the one of the whole request, or of one of its parts.
-fn changed(
+pub(crate) fn changed(
     fixture: &Fixture,
     part: &str,
     change: impl Fn(String) -> String,
