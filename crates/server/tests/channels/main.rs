@@ -10,7 +10,9 @@
 )]
 
 mod crashes;
+mod deaths;
 mod outside;
 mod round;
 mod setup;
+mod store;
 mod support;

@@ -138,6 +138,12 @@ impl Home {
         run["runId"].as_str().unwrap().to_owned()
     }
 
+    /// Executes whatever can be executed.
+    pub(crate) fn work_until_idle(&self) {
+        let done = self.run(&["work", "--until-idle"]);
+        assert_eq!(done.0, 0, "{done:?}");
+    }
+
     pub(crate) fn status(&self) -> Value {
         self.json(&["channels", "status"])
     }
