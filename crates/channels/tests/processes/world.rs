@@ -280,6 +280,7 @@ pub(crate) fn told(relayed: &Relayed) -> String {
         Some(AnswerOutcome::Received) => "received",
         Some(AnswerOutcome::AlreadyDecided) => "already decided",
         Some(AnswerOutcome::Expired) => "expired",
+        Some(AnswerOutcome::Paused) => "paused",
         Some(AnswerOutcome::NotAccepted) => "not accepted",
         None => "nothing",
     };
@@ -370,6 +371,7 @@ impl<'a> Hosting<'a> {
                     self.adapter.settled(&settling, SendState::Confirmed, None);
                 }
                 Order::Poll { .. } => return,
+                Order::Identify => panic!("that is asked where processes are supervised"),
                 Order::Stop => panic!("nobody stops it"),
             }
         }
