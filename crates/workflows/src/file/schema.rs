@@ -197,29 +197,37 @@ fn problem(schema: &Value, value: &Value, at: &str) -> Option<Found> {
 fn of_object(schema: &Map<String, Value>, fields: &Map<String, Value>, at: &str) -> Option<Found> {
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
+    // A member that is not known is told before one that is missing: it may be that one, misspelt.
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) {
+        let known: Vec<String> = properties
+            .into_iter()
+            .flat_map(|properties| properties.keys().cloned())
+            .collect();
+        if let Some(name) = fields.keys().find(|name| !known.contains(name)) {
+            let meant = did_you_mean(name, &known)
+                .map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
+            return Some((member(at, name), format!("must not be there{meant}")));
+        }
+    }
     for name in required.into_iter().flatten().filter_map(Value::as_str) {
         if !fields.contains_key(name) {
             return Some((at.to_owned(), format!("lacks the member {name:?}")));
         }
     }
     for (name, field) in fields {
-        let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+        let at = member(at, name);
         let own = properties.and_then(|properties| properties.get(name));
-        if own.is_none() && schema.get("additionalProperties") == Some(&Value::Bool(false)) {
-            let known: Vec<String> = properties
-                .into_iter()
-                .flat_map(|properties| properties.keys().cloned())
-                .collect();
-            let meant = did_you_mean(name, &known)
-                .map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"));
-            return Some((at, format!("must not be there{meant}")));
-        }
         let schema = own.or_else(|| schema.get("additionalProperties"));
         if let Some(found) = schema.and_then(|schema| problem(schema, field, &at)) {
             return Some(found);
         }
     }
     None
+}
+
+/// The JSON Pointer of a member.
+fn member(at: &str, name: &str) -> String {
+    format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"))
 }
 
 fn of_array(schema: &Map<String, Value>, items: &[Value], at: &str) -> Option<Found> {
@@ -299,6 +307,14 @@ fn combined(schema: &Map<String, Value>, value: &Value, at: &str) -> Option<Foun
             .iter()
             .filter(|schema| problem(schema, value, at).is_none())
             .count();
+        let words: Vec<String> = schemas
+            .iter()
+            .filter_map(|schema| Some(schema.get("const")?.to_string()))
+            .collect();
+        if fitting == 0 && words.len() == schemas.len() {
+            let words = words.join(", ");
+            return found(&format!("must be one of {words}, not {}", short(value)));
+        }
         if fitting != 1 {
             return found("must fit exactly one of oneOf");
         }
