@@ -40,6 +40,7 @@
 //! - `store`: the only room that writes, on this domain's tables only.
 //! - [`views`]: the only room that reads for people and hosts; it never writes.
 //! - `hooks`: what is done in the transactions of runs and effects; [`duty`]: the background work that a scheduler does.
+//! - [`manifest`]: files that say which resources there shall be; [`file_set`]: a controller that works on this machine alone.
 //! - `verify`: the invariants.
 //!
 //! `docs/CONTROLLERS.md` has the rules, and where they differ from the reference.
@@ -52,6 +53,9 @@ pub mod commands;
 pub mod views;
 
 pub mod duty;
+
+pub mod file_set;
+pub mod manifest;
 
 mod error;
 mod hooks;
