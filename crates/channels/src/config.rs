@@ -203,6 +203,8 @@ pub struct Profile {
     pub allowed_user_ids: Vec<String>,
     /// Where it is shown and may be answered, in the order in which it is sent.
     pub allowed_chat_ids: Vec<String>,
+    /// By which name this host knows who may answer: the one under which that person asks for runs here, such as `command-line`.
+    pub persons: BTreeMap<String, String>,
 }
 
 impl Profile {
@@ -262,6 +264,8 @@ struct ProfileEntry {
     credential: String,
     allowed_user_ids: Vec<String>,
     allowed_chat_ids: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    persons: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -335,6 +339,7 @@ impl Config {
                 token,
                 allowed_user_ids: entry.allowed_user_ids,
                 allowed_chat_ids: chats,
+                persons: entry.persons,
             };
             config.profiles.insert(name, profile);
         }
@@ -448,6 +453,10 @@ impl ChannelsFile {
             check_name(path, "the credential", &profile.credential)?;
             check_ids(path, name, "allowedUserIds", &profile.allowed_user_ids)?;
             check_ids(path, name, "allowedChatIds", &profile.allowed_chat_ids)?;
+            if !profile.persons.is_empty() {
+                let known: Vec<String> = profile.persons.keys().cloned().collect();
+                check_ids(path, name, "persons", &known)?;
+            }
         }
         for (name, audience) in &self.audiences {
             check_name(path, "the audience", name)?;

@@ -8,7 +8,7 @@ pub mod parts;
 
 use holdpoint_state::clock::UnixMillis;
 
-use crate::model::{Block, ChannelRequest, ChoiceId, TextInput};
+use crate::model::{Answerers, Block, ChannelRequest, ChoiceId, TextInput};
 
 /// One piece of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub enum Segment<'a> {
         /// The label of the choice that is taken then; none when the decision ends without an answer.
         automatic: Option<&'a str>,
     },
+    /// Whoever asked for the run may not answer.
+    AnotherPerson,
     /// One choice.
     Choice {
         /// Its id.
@@ -50,7 +52,7 @@ pub enum Segment<'a> {
     },
 }
 
-/// The pieces of a request, in document order: title, summary, blocks, deadline, choices.
+/// The pieces of a request, in document order: title, summary, blocks, deadline, who may not answer, choices.
 pub fn segments(request: &ChannelRequest) -> Vec<Segment<'_>> {
     let mut segments = vec![
         Segment::Title(&request.title),
@@ -76,6 +78,9 @@ pub fn segments(request: &ChannelRequest) -> Vec<Segment<'_>> {
             choice.map_or(default.choice().as_str(), |choice| choice.label.as_str())
         });
         segments.push(Segment::Deadline { at, automatic });
+    }
+    if request.answerers == Answerers::AnotherPerson {
+        segments.push(Segment::AnotherPerson);
     }
     segments.extend(request.choices.iter().map(|(id, choice)| Segment::Choice {
         id,

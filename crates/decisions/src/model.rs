@@ -34,7 +34,8 @@ pub use record::{
     DecisionReceipt, Outcome, Provenance, RECEIPT_SCHEMA, RESOLUTION_SCHEMA, Resolution, Source,
 };
 pub use request::{
-    CHANNEL_SCHEMA, ChannelRequest, Draft, OnTimeout, REQUEST_SCHEMA, Request, StoredProblem,
+    Answerers, CHANNEL_SCHEMA, ChannelRequest, Draft, OnTimeout, REQUEST_SCHEMA, Request,
+    StoredProblem,
 };
 pub use response::{RejectCode, Response};
 pub use submission::{

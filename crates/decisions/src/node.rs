@@ -85,7 +85,7 @@ pub use choices::{AnyChoice, ChoiceSet, Given};
 
 use crate::commands;
 use crate::error::DecisionError;
-use crate::model::{Choices, Invalid, OnTimeout, Presentation, Request};
+use crate::model::{Answerers, Choices, Invalid, OnTimeout, Presentation, Request};
 use plan::Plan;
 
 /// Where the choice is in the output of a decision.
@@ -144,6 +144,7 @@ struct Parts {
     choices: Result<Choices, Invalid>,
     subject: Part<Value>,
     deadline: Part<Deadline>,
+    answerers: Answerers,
 }
 
 impl HumanDecision<AnyChoice> {
@@ -171,6 +172,7 @@ impl<C> HumanDecision<C> {
                 choices,
                 subject: Part::Fixed(Value::Null),
                 deadline: Part::Fixed(Deadline::None),
+                answerers: Answerers::Anyone,
             }),
             choices: PhantomData,
         }
@@ -248,6 +250,13 @@ impl<C> HumanDecision<C> {
         deadline: impl Fn(&NodeContext<'_>) -> Result<Deadline, NodeError> + Send + Sync + 'static,
     ) -> Self {
         self.with(|parts| parts.deadline = Part::Computed(Arc::new(deadline)))
+    }
+
+    /// Demands another person than the one who asked for the run: nobody approves a wish of his own. An answer of that person is refused, and
+    /// so is one from a place whose people the host does not know by their names here; both are recorded.
+    #[must_use]
+    pub fn by_another_person(self) -> Self {
+        self.with(|parts| parts.answerers = Answerers::AnotherPerson)
     }
 
     /// The node kind, for [`Workflow::node`]. Its routes are a switch on `$.choice` with exactly one case for each choice, which is checked
@@ -332,6 +341,9 @@ impl Parts {
         if let Some(presentation) = self.presentation.as_ref().and_then(Part::fixed) {
             members.insert("presentation".to_owned(), json!(presentation));
         }
+        if self.answerers != Answerers::Anyone {
+            members.insert("answerers".to_owned(), self.answerers.as_str().into());
+        }
         json!({ "humanDecision": decision })
     }
 
@@ -354,6 +366,7 @@ impl Parts {
             choices: self.choices()?.clone(),
             subject: self.subject.get(context)?,
             deadline: self.deadline.get(context)?,
+            answerers: self.answerers,
         };
         plan.check().map_err(|invalid| refused(&invalid))?;
         Ok(plan)
@@ -410,6 +423,7 @@ impl CustomNode for Node {
         let mut plan = Plan::read(contract).ok()?;
         let parts = &*self.0;
         plan.choices = parts.choices.as_ref().ok()?.clone();
+        plan.answerers = parts.answerers;
         if let Some(audience) = parts.audience.fixed() {
             plan.audience.clone_from(audience);
         }

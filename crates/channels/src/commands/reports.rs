@@ -299,6 +299,7 @@ fn answer(
         request_digest,
         response: json!(report.response),
         source,
+        person: profile.persons.get(&report.actor_id).cloned(),
         idempotency_key: report.idempotency_key.clone(),
     };
     let judged = submit_in(change, &submission)?.value;

@@ -78,7 +78,12 @@ impl Setup {
         }
         let mut channels = channels_file(directory)?.unwrap_or_else(ChannelsFile::empty);
         let mut credentials = credentials_file(directory)?.unwrap_or_else(CredentialsFile::empty);
+        // Who these people are is no matter of a set-up, and is not forgotten by one.
+        let before = channels.telegram_profiles.get(&self.profile);
         let profile = ProfileEntry {
+            persons: before
+                .map(|entry| entry.persons.clone())
+                .unwrap_or_default(),
             credential: self.credential.clone(),
             allowed_user_ids: self.allowed_user_ids.clone(),
             allowed_chat_ids: self.allowed_chat_ids.clone(),

@@ -108,6 +108,7 @@ fn an_empty_list_allows_nobody() {
         token,
         allowed_user_ids: vec![],
         allowed_chat_ids: vec!["300".into()],
+        persons: BTreeMap::new(),
     };
     assert!(!profile.allows("100", "300") && !profile.allows("", "300"));
 }
@@ -441,4 +442,26 @@ fn the_directory_is_the_first_that_is_named() {
         None
     );
     assert_eq!(variables(&[]), None);
+}
+
+#[test]
+fn case_073_who_may_answer_has_a_name_here_and_keeps_it_in_a_set_up() {
+    let home = Place::new();
+    let persons = json!({ "100": "command-line" });
+    let mut ops = Place::channels()
+        .pointer("/telegramProfiles/ops")
+        .unwrap()
+        .clone();
+    ops["persons"] = persons;
+    let config = home.with("/telegramProfiles/ops", ops.clone()).unwrap();
+    let known = &config.profile("ops").unwrap().persons;
+    assert_eq!(known.get("100").map(String::as_str), Some("command-line"));
+    ops["persons"] = json!({ "@ann": "command-line" });
+    assert!(matches!(
+        home.with("/telegramProfiles/ops", ops).unwrap_err(),
+        ConfigError::NotNumeric {
+            list: "persons",
+            ..
+        }
+    ));
 }

@@ -104,7 +104,7 @@ impl fmt::Debug for Answer {
 ///
 /// A repeat with the same key and content gets what the first one came to. A refused, stale or late answer is recorded, so that it comes
 /// back in `Ok`. Checks, in this order: the decision exists for this session and run; the key is a repeat; the run is not paused; the
-/// person saw what is asked; the answer may be given; the decision is open; the deadline has not come.
+/// person saw what is asked; this person may answer; the answer may be given; the decision is open; the deadline has not come.
 ///
 /// # Errors
 ///
@@ -136,6 +136,8 @@ pub fn answer(db: &Database, answer: &Answer) -> Result<Receipt<Judged>, Decisio
         let bid = Bid {
             candidate: Candidate::Human {
                 source: SubmissionSource::Human,
+                // At the local surface the host says who answers, as it says who asks for a run.
+                person: answer.actor.id(),
                 seen: answer.digest,
                 is_current: answer
                     .revision

@@ -88,6 +88,7 @@ fn judged(
     let situation = Situation {
         request: &stored.request,
         earlier: earlier.map(|row| sameness(row, bid)),
+        requester: stored.requester.as_deref(),
         is_paused: stored.is_paused,
         winner: stored
             .winner

@@ -36,6 +36,7 @@ pub fn submit_in(
         let bid = Bid {
             candidate: Candidate::Human {
                 source: SubmissionSource::Channel,
+                person: submission.person.as_deref(),
                 seen: Some(submission.request_digest),
                 is_current: true,
                 response: &submission.response,

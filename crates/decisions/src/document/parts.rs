@@ -130,6 +130,10 @@ fn text(segment: &Segment<'_>) -> (Kind, String) {
             };
             (Kind::Alone, format!("From {} on {then}", to_iso(at)))
         }
+        Segment::AnotherPerson => (
+            Kind::Alone,
+            "Another person than the one who asked for this has to answer.".to_owned(),
+        ),
         Segment::Choice { label, prompt, .. } => match prompt {
             Some(prompt) => (Kind::Choice, format!("→ {label}: {prompt}")),
             None => (Kind::Choice, format!("→ {label}")),

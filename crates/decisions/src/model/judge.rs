@@ -6,7 +6,7 @@ use holdpoint_state::clock::UnixMillis;
 use serde_json::Value;
 
 use super::record::{Outcome, Provenance};
-use super::request::Request;
+use super::request::{Answerers, Request};
 use super::response::{RejectCode, Response};
 use super::submission::SubmissionSource;
 use crate::digest::DocumentDigest;
@@ -18,6 +18,8 @@ pub struct Situation<'a> {
     pub request: &'a Request,
     /// The candidate that had this key before, if one had.
     pub earlier: Option<Earlier>,
+    /// The person who asked for the run, if one did: the name by which its host knows that person.
+    pub requester: Option<&'a str>,
     /// Whether the run is paused.
     pub is_paused: bool,
     /// What resolved the decision, if it is resolved.
@@ -40,6 +42,8 @@ pub enum Candidate<'a> {
     Human {
         /// At the session of the run, or through an external channel.
         source: SubmissionSource,
+        /// The name by which the host of the store knows the person, if it knows that person.
+        person: Option<&'a str>,
         /// What the person saw, if the sender says so.
         seen: Option<DocumentDigest>,
         /// The revision that the person saw, if the sender says so: whether it is the present one.
@@ -89,6 +93,7 @@ pub fn judge(situation: &Situation<'_>, candidate: &Candidate<'_>, now: UnixMill
     }
     match candidate {
         Candidate::Human {
+            person,
             seen,
             is_current,
             response,
@@ -99,6 +104,9 @@ pub fn judge(situation: &Situation<'_>, candidate: &Candidate<'_>, now: UnixMill
             }
             if !is_current || seen.is_some_and(|seen| seen != request.request_digest()) {
                 return Verdict::Stale;
+            }
+            if let Err(code) = may_answer(situation, *person) {
+                return Verdict::Rejected(code);
             }
             let response = match Response::check(response, request.choices()) {
                 Ok(response) => response,
@@ -130,6 +138,19 @@ pub fn judge(situation: &Situation<'_>, candidate: &Candidate<'_>, now: UnixMill
             Some(winner) => Verdict::Resolved(winner),
             None => Verdict::Win(None),
         },
+    }
+}
+
+/// Whether a person is one of those who may answer. Where another person is demanded, one whom the host does not know is none: names of
+/// different places say nothing about each other, and the requester may well have two.
+fn may_answer(situation: &Situation<'_>, person: Option<&str>) -> Result<(), RejectCode> {
+    match (situation.request.answerers(), situation.requester, person) {
+        (Answerers::Anyone, _, _) | (Answerers::AnotherPerson, None, _) => Ok(()),
+        (Answerers::AnotherPerson, Some(_), None) => Err(RejectCode::UnknownPerson),
+        (Answerers::AnotherPerson, Some(requester), Some(person)) if requester == person => {
+            Err(RejectCode::Requester)
+        }
+        (Answerers::AnotherPerson, Some(_), Some(_)) => Ok(()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The request: what is asked, of whom, until when, about what. Immutable, and identified by its digest.
 
+mod channel;
+
 use std::fmt;
 
 use holdpoint_state::clock::UnixMillis;
@@ -13,13 +15,27 @@ use super::invalid::{Invalid, Limit};
 use super::presentation::Presentation;
 use super::response::Response;
 use super::text::{self, Lines};
+use super::words;
 use crate::digest::{self, DocumentDigest};
 use crate::document::parts;
 
+pub use channel::{CHANNEL_SCHEMA, ChannelRequest};
+
 /// The schema of a request.
 pub const REQUEST_SCHEMA: &str = "pi-workflows.human-decision-request.v1";
-/// The schema of what a channel gets of a request.
-pub const CHANNEL_SCHEMA: &str = "pi-workflows.human-decision-channel-request.v1";
+
+words! {
+    /// Who may answer, of those who are asked.
+    Answerers {
+        /// Everybody.
+        Anyone = "anyone",
+        /// Everybody but the person who asked for the run: nobody approves a wish of his own.
+        AnotherPerson = "anotherPerson",
+    }
+}
+
+/// The field of a document that says who may answer. It is there only when it is not everybody.
+const ANSWERERS: &str = "answerers";
 
 /// The declared automatic answer: from the deadline on it is given, and no person's any more.
 ///
@@ -131,6 +147,7 @@ pub struct Request {
     subject: Value,
     presentation: Presentation,
     revision: u64,
+    answerers: Answerers,
     expires_at: Option<UnixMillis>,
     default_response: Option<Response>,
     created_at: UnixMillis,
@@ -161,12 +178,21 @@ pub enum StoredProblem {
 }
 
 impl Request {
-    /// Checks a draft and makes its digests.
+    /// Checks a draft and makes its digests. Everybody of its audience may answer.
     ///
     /// # Errors
     ///
     /// [`Invalid`]: the first thing that is wrong. Nothing pending is made.
     pub fn new(draft: Draft) -> Result<Self, Invalid> {
+        Self::answered_by(Answerers::Anyone, draft)
+    }
+
+    /// Checks a draft and makes its digests, and says who may answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::new`].
+    pub fn answered_by(answerers: Answerers, draft: Draft) -> Result<Self, Invalid> {
         let default = draft
             .on_timeout
             .as_ref()
@@ -183,7 +209,7 @@ impl Request {
             .map(|default| Response::check(default, &draft.choices))
             .transpose()
             .map_err(|code| Invalid::Default { code })?;
-        let request = Self::checked(draft, expires_at, default_response)?;
+        let request = Self::checked(draft, answerers, expires_at, default_response)?;
         // Whoever is to be reached later must be able to show all of it. A stored request was counted when it was made.
         match parts::parts(&request.for_channels()) {
             Ok(_) => Ok(request),
@@ -198,6 +224,7 @@ impl Request {
     /// What remains to be checked once the deadline is known.
     fn checked(
         draft: Draft,
+        answerers: Answerers,
         expires_at: Option<UnixMillis>,
         default_response: Option<Response>,
     ) -> Result<Self, Invalid> {
@@ -231,6 +258,7 @@ impl Request {
             subject: draft.subject,
             presentation: draft.presentation,
             revision: draft.revision,
+            answerers,
             expires_at,
             default_response,
             created_at: draft.created_at,
@@ -324,6 +352,7 @@ impl Request {
             expires_at: None,
             created_at,
         };
+        let answerers = read_answerers(&mut fields)?;
         let default = fields.optional("defaultResponse");
         for derived in [
             "requestDigest",
@@ -345,7 +374,7 @@ impl Request {
         if expires_at.is_some_and(|at| at <= created_at) {
             return Err(Invalid::Deadline);
         }
-        Self::checked(draft, expires_at, default)
+        Self::checked(draft, answerers, expires_at, default)
     }
 
     /// What identifies the request: the fields of its digest.
@@ -374,6 +403,9 @@ impl Request {
         }
         if let Some(default) = &self.default_response {
             set("defaultResponse", default.document());
+        }
+        if self.answerers != Answerers::Anyone {
+            set(ANSWERERS, self.answerers.as_str().into());
         }
         fields
     }
@@ -408,6 +440,7 @@ impl Request {
             presentation: self.presentation.clone(),
             choices: self.choices.clone(),
             revision: self.revision,
+            answerers: self.answerers,
             created_at: self.created_at,
             expires_at: self.expires_at,
             default_response: self.default_response.clone(),
@@ -469,6 +502,11 @@ impl Request {
         self.revision
     }
 
+    /// Who may answer.
+    pub fn answerers(&self) -> Answerers {
+        self.answerers
+    }
+
     /// From when on no person may answer.
     pub fn expires_at(&self) -> Option<UnixMillis> {
         self.expires_at
@@ -500,145 +538,6 @@ impl Request {
     }
 }
 
-/// A request as a channel gets it: what a person sees, without the machine data.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ChannelRequest {
-    /// The decision.
-    pub decision_id: DecisionId,
-    /// The digest of what is asked.
-    pub request_digest: DocumentDigest,
-    /// The digest of what a person sees.
-    pub presentation_digest: DocumentDigest,
-    /// The run that asks.
-    pub run_id: String,
-    /// The name of its workflow.
-    pub workflow_name: String,
-    /// The node.
-    pub node_id: String,
-    /// The attempt.
-    pub attempt_id: String,
-    /// To whom it is addressed.
-    pub audience: Audience,
-    /// One line that names it.
-    pub title: String,
-    /// What a person sees.
-    pub presentation: Presentation,
-    /// What may be chosen.
-    pub choices: Choices,
-    /// The revision of the request.
-    pub revision: u64,
-    /// When it was made.
-    pub created_at: UnixMillis,
-    /// From when on no person may answer.
-    pub expires_at: Option<UnixMillis>,
-    /// The automatic answer.
-    pub default_response: Option<Response>,
-}
-
-impl ChannelRequest {
-    /// The document that travels.
-    pub fn document(&self) -> Value {
-        let mut fields = Map::new();
-        let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-        set("schema", CHANNEL_SCHEMA.into());
-        set("sourceSchema", REQUEST_SCHEMA.into());
-        set("decisionId", self.decision_id.as_str().into());
-        set("requestDigest", self.request_digest.to_string().into());
-        set("runId", self.run_id.as_str().into());
-        set("workflowName", self.workflow_name.as_str().into());
-        set("nodeId", self.node_id.as_str().into());
-        set("attemptId", self.attempt_id.as_str().into());
-        set("audience", self.audience.as_str().into());
-        set("title", self.title.as_str().into());
-        set("presentation", own_value(&self.presentation));
-        set(
-            "presentationDigest",
-            self.presentation_digest.to_string().into(),
-        );
-        set("revision", self.revision.into());
-        set("choices", own_value(&self.choices));
-        set("createdAt", to_iso(self.created_at).into());
-        if let Some(at) = self.expires_at {
-            set("expiresAt", to_iso(at).into());
-        }
-        if let Some(default) = &self.default_response {
-            set("defaultResponse", default.document());
-        }
-        Value::Object(fields)
-    }
-
-    /// Reads what travelled. A document with a subject is refused.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`]: a field that is missing, unknown or wrong, or a presentation that is not the one that was sent.
-    pub fn read(value: &Value) -> Result<Self, Invalid> {
-        let mut fields = Fields::of("channel request", value)?;
-        fields.exactly(
-            "schema",
-            CHANNEL_SCHEMA,
-            "another schema than this program knows",
-        )?;
-        fields.exactly(
-            "sourceSchema",
-            REQUEST_SCHEMA,
-            "another schema than this program knows",
-        )?;
-        let digest = |fields: &mut Fields<'_>, name: &str| {
-            DocumentDigest::from_text(fields.text(name)?)
-                .ok_or_else(|| fields.shape(name, "a digest is expected"))
-        };
-        let instant = |fields: &Fields<'_>, name: &str, value: &Value| {
-            value
-                .as_str()
-                .and_then(from_iso)
-                .ok_or_else(|| fields.shape(name, "an instant is expected"))
-        };
-        let created_at = fields.value("createdAt")?;
-        let choices = Choices::read(fields.value("choices")?)?;
-        let default = fields.optional("defaultResponse");
-        let expires_at = fields.optional("expiresAt");
-        let request = Self {
-            decision_id: DecisionId::new(fields.text("decisionId")?)?,
-            request_digest: digest(&mut fields, "requestDigest")?,
-            presentation_digest: digest(&mut fields, "presentationDigest")?,
-            run_id: fields.text("runId")?.to_owned(),
-            workflow_name: fields.text("workflowName")?.to_owned(),
-            node_id: fields.text("nodeId")?.to_owned(),
-            attempt_id: fields.text("attemptId")?.to_owned(),
-            audience: Audience::new(fields.text("audience")?)?,
-            title: fields.text("title")?.to_owned(),
-            presentation: Presentation::read(fields.value("presentation")?)?,
-            revision: fields
-                .value("revision")?
-                .as_u64()
-                .filter(|revision| 1 <= *revision)
-                .ok_or(Invalid::Revision)?,
-            created_at: instant(&fields, "createdAt", created_at)?,
-            expires_at: expires_at
-                .map(|at| instant(&fields, "expiresAt", at))
-                .transpose()?,
-            default_response: default
-                .map(|default| Response::check(default, &choices))
-                .transpose()
-                .map_err(|code| Invalid::Default { code })?,
-            choices,
-        };
-        let other = fields.shape("presentationDigest", "the presentation is another one");
-        fields.finish()?;
-        text::check(&|| "title".to_owned(), &request.title, Lines::One)?;
-        if of_own(&request.presentation)? != request.presentation_digest {
-            return Err(other);
-        }
-        Ok(request)
-    }
-
-    /// What people compare.
-    pub fn fingerprint(&self) -> String {
-        self.presentation_digest.fingerprint()
-    }
-}
-
 /// The deadline so many milliseconds after the creation.
 fn deadline_after(created_at: UnixMillis, after_ms: f64) -> Result<UnixMillis, Invalid> {
     /// The furthest from which text and number are the same: the end of the year 9999.
@@ -659,6 +558,19 @@ fn deadline_after(created_at: UnixMillis, after_ms: f64) -> Result<UnixMillis, I
         return Ok(created_at.plus(1));
     }
     Ok(at)
+}
+
+/// Who may answer, as a document says it.
+fn read_answerers(fields: &mut Fields<'_>) -> Result<Answerers, Invalid> {
+    let Some(value) = fields.optional(ANSWERERS) else {
+        return Ok(Answerers::Anyone);
+    };
+    // What is left out has no second form: a digest is made of it.
+    value
+        .as_str()
+        .and_then(Answerers::from_text)
+        .filter(|answerers| *answerers != Answerers::Anyone)
+        .ok_or_else(|| fields.shape(ANSWERERS, "only `anotherPerson` is known"))
 }
 
 /// The digest of a value of this room, which has only texts and whole numbers below 2^53 in it.

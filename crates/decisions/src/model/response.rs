@@ -40,6 +40,10 @@ words! {
         InputTooShort = "inputTooShort",
         /// The text is too long.
         InputTooLong = "inputTooLong",
+        /// Another person than the one who asked for the run has to answer.
+        Requester = "requester",
+        /// Another person has to answer, and the host can't tell who this one is.
+        UnknownPerson = "unknownPerson",
         /// The deadline has come.
         Expired = "expired",
         /// The run is paused.

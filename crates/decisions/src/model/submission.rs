@@ -58,6 +58,9 @@ pub struct Submission {
     pub response: Value,
     /// Where it came from.
     pub source: Source,
+    /// The name by which the host knows this person in the place where runs are asked for, if private configuration gives it one. It
+    /// decides whether another person than the requester answers, and is not stored.
+    pub person: Option<String>,
     /// Tells it from other candidates of its channel.
     pub idempotency_key: String,
 }

@@ -32,8 +32,8 @@ use serde_json::{Value, json};
 
 use super::{CHOICE_PATH, Deadline, HumanDecision, OPERATOR, refused};
 use crate::model::{
-    Choice, Choices, Invalid, OnTimeout, PRESENTATION_SCHEMA, Presentation, Response, TextInput,
-    from_rfc3339,
+    Answerers, Choice, Choices, Invalid, OnTimeout, PRESENTATION_SCHEMA, Presentation, Response,
+    TextInput, from_rfc3339,
 };
 
 /// The member of a node that says this kind.
@@ -67,6 +67,8 @@ struct Document {
     on_timeout: Option<Template>,
     #[serde(default)]
     expires_at: Option<Template>,
+    #[serde(default)]
+    answerers: Option<Answerers>,
 }
 
 #[derive(Deserialize)]
@@ -174,6 +176,10 @@ impl FileKind for DecisionInFiles {
                         },
                     },
                 },
+                "answerers": {
+                    "description": "Who may answer: `anotherPerson` refuses whoever asked for the run. Default `anyone`.",
+                    "enum": Answerers::ALL,
+                },
                 "onTimeout": any("The automatic answer: `{afterMs, response}`. From then on no person may answer. An expression may give null."),
                 "expiresAt": any("An instant (RFC 3339, such as `2026-09-01T00:10:00Z`) from which on nobody may answer: the run is cancelled. Not together with onTimeout. An expression may give null."),
             },
@@ -249,6 +255,9 @@ impl FileKind for DecisionInFiles {
                         .map_err(|problem| NodeError::named("InvalidDecision", problem))
                 }),
             };
+        }
+        if document.answerers == Some(Answerers::AnotherPerson) {
+            decision = decision.by_another_person();
         }
         Ok(KindNode::new(decision.into_kind()).switching(CHOICE_PATH, routes))
     }

@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::Deadline;
-use crate::model::{Choices, Draft, Invalid, OnTimeout, Presentation, Request, from_iso, to_iso};
+use crate::model::{
+    Answerers, Choices, Draft, Invalid, OnTimeout, Presentation, Request, from_iso, to_iso,
+};
 
 /// Everything that is asked but for who asks and when.
 #[derive(Clone)]
@@ -17,6 +19,8 @@ pub(super) struct Plan {
     pub(super) choices: Choices,
     pub(super) subject: Value,
     pub(super) deadline: Deadline,
+    /// Always of the definition: it does not travel.
+    pub(super) answerers: Answerers,
 }
 
 #[derive(Deserialize)]
@@ -82,6 +86,7 @@ impl Plan {
                 (None, Some(at)) => Deadline::ExpiresAt(at),
                 (None, None) => Deadline::None,
             },
+            answerers: Answerers::Anyone,
         })
     }
 
@@ -123,7 +128,7 @@ impl Plan {
             Deadline::OnTimeout(policy) => (Some(policy.clone()), None),
             Deadline::ExpiresAt(at) => (None, Some(*at)),
         };
-        Request::new(Draft {
+        let draft = Draft {
             run_id: run.to_owned(),
             workflow_name: workflow.to_owned(),
             node_id: node.to_owned(),
@@ -137,7 +142,8 @@ impl Plan {
             on_timeout,
             expires_at,
             created_at,
-        })
+        };
+        Request::answered_by(self.answerers, draft)
     }
 }
 

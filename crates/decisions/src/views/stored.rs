@@ -24,6 +24,8 @@ pub(crate) struct Stored {
     pub(crate) request: Request,
     pub(crate) run: RunId,
     pub(crate) session: String,
+    /// The person who asked for the run, if one did. Private.
+    pub(crate) requester: Option<String>,
     pub(crate) is_paused: bool,
     /// Whether the attempt used the answer.
     pub(crate) is_consumed: bool,
@@ -66,6 +68,7 @@ struct Columns {
     winner: Option<(Provenance, DocumentDigest, UnixMillis)>,
     record: Option<Vec<u8>>,
     reason: Option<String>,
+    requester: Option<String>,
 }
 
 fn columns(row: &Row<'_>) -> Result<Columns, SqlError> {
@@ -92,6 +95,7 @@ fn columns(row: &Row<'_>) -> Result<Columns, SqlError> {
         },
         record: row.get(18)?,
         reason: row.get(19)?,
+        requester: row.get(20)?,
     })
 }
 
@@ -103,11 +107,13 @@ pub(crate) fn load(sql: &Sql<'_>, decision: &str) -> Result<Option<Stored>, Deci
                 "SELECT request.content, subject.content, presentation.content, choices.content, automatic.content,
                      d.default_response_hash IS NOT NULL, d.request_digest, d.deadline_at, d.created_at, u.run_id,
                      q.target_session_id, u.paused, q.consumed_at IS NOT NULL, k.status = 'starting' OR k.status = 'running',
-                     u.finished_at IS NOT NULL, r.provenance, r.resolution_digest, r.resolved_at, record.content, r.reason
+                     u.finished_at IS NOT NULL, r.provenance, r.resolution_digest, r.resolved_at, record.content, r.reason, asked.actor_id
                  FROM human_decisions d
                  JOIN runs u ON u.resource_key = d.run_key
                  JOIN run_queue k ON k.run_key = d.run_key
                  LEFT JOIN interactive_requests q ON q.request_id = d.decision_id
+                 LEFT JOIN events asked ON asked.resource_key = d.run_key AND asked.resource_revision = 1
+                     AND (asked.actor_type = 'human' OR asked.actor_type = 'control' OR asked.actor_type = 'session')
                  LEFT JOIN blobs request ON request.blob_hash = d.request_hash
                  LEFT JOIN blobs subject ON subject.blob_hash = d.subject_hash
                  LEFT JOIN blobs presentation ON presentation.blob_hash = d.presentation_hash
@@ -178,6 +184,7 @@ fn checked(decision: &str, columns: Columns) -> Result<Stored, DecisionError> {
     Ok(Stored {
         run: columns.run,
         session: columns.session.ok_or_else(|| missing(decision))?,
+        requester: columns.requester,
         is_paused: columns.is_paused,
         is_consumed: columns.is_consumed,
         is_taken_up: columns.is_taken_up,

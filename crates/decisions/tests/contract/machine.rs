@@ -367,6 +367,7 @@ impl Product {
             response,
             source: Source::new(ChannelId::new(channel).unwrap(), "actor-100", key.as_str())
                 .unwrap(),
+            person: None,
             idempotency_key: key,
         };
         said(&self.fixture.submit(&submission).unwrap())

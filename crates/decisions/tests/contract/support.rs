@@ -240,6 +240,7 @@ impl Fixture {
             request_digest: request.request_digest(),
             response,
             source: Source::new(ChannelId::new("telegram:ops").unwrap(), "actor-100", key).unwrap(),
+            person: None,
             idempotency_key: key.to_owned(),
         }
     }

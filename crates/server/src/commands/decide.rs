@@ -194,6 +194,9 @@ pub(super) fn ask(
             }
             Judged::Rejected {
                 reason: Rejection::Invalid { code },
+            } if code == RejectCode::Requester => return Ok(Asked::Left),
+            Judged::Rejected {
+                reason: Rejection::Invalid { code },
             } if code != RejectCode::Expired => {}
             _ => return Ok(Asked::Moved),
         }

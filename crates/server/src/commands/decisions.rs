@@ -285,7 +285,16 @@ fn exit(judged: &Judged) -> ExitStatus {
         }
         | Judged::Adopted {
             earlier: Adopted::Rejected { code },
-        } if !matches!(code, RejectCode::Expired | RejectCode::Paused) => ExitStatus::Usage,
+        } if !matches!(
+            code,
+            RejectCode::Expired
+                | RejectCode::Paused
+                | RejectCode::Requester
+                | RejectCode::UnknownPerson
+        ) =>
+        {
+            ExitStatus::Usage
+        }
         Judged::NotFound => ExitStatus::NotFound,
         Judged::Adopted { .. }
         | Judged::Conflict { .. }
@@ -398,6 +407,12 @@ pub(super) fn refusal(code: RejectCode) -> &'static str {
         RejectCode::InputNotText => "not taken: the input must be a text",
         RejectCode::InputTooShort => "not taken: the text is too short",
         RejectCode::InputTooLong => "not taken: the text is too long",
+        RejectCode::Requester => {
+            "not taken: another person than the one who started the run has to answer"
+        }
+        RejectCode::UnknownPerson => {
+            "not taken: another person has to answer, and nobody knows here who you are"
+        }
         RejectCode::Expired => "not taken: the deadline has come; no person may answer any more",
         RejectCode::Paused => "not taken: its run is paused; resume the run and answer again",
     }
@@ -432,6 +447,12 @@ pub(super) fn shown_to_people(request: &ChannelRequest) -> String {
                     }
                     None => writeln!(told, "until {at}; then it ends, and its run with it"),
                 }
+            }
+            Segment::AnotherPerson => {
+                writeln!(
+                    told,
+                    "another person than the one who started the run has to answer"
+                )
             }
             Segment::Choice { id, label, prompt } => {
                 if !std::mem::replace(&mut in_choices, true) {

@@ -431,3 +431,28 @@ fn an_overdue_decision_says_what_happens_next_and_who_does_it() {
         "nothing"
     );
 }
+
+#[test]
+fn case_073_who_started_a_run_at_this_terminal_does_not_approve_it_here() {
+    let home = Home::with(
+        "release.workflow.yaml",
+        &RELEASE.replace(
+            "      audience: release\n",
+            "      audience: release\n      answerers: anotherPerson\n",
+        ),
+    );
+    let run = home.asking("release.workflow.yaml");
+    let told = home.run(&["decision", "show", &run]).stdout;
+    assert!(
+        told.contains("another person than the one who started the run has to answer"),
+        "{told}"
+    );
+    let (status, refused) = home.json(&["answer", &run, "ship"]);
+    assert_eq!(
+        (status, &refused["reason"]["code"]),
+        (4, &json!("requester"))
+    );
+    assert_eq!(home.ok(&["decision", "show", &run])["status"], "open");
+    home.ok(&["decision", "cancel", &run]);
+    home.ok(&["state", "verify"]);
+}

@@ -27,11 +27,15 @@ const WINNERS: [Option<Provenance>; 5] = [
 const INSTANTS: [(&str, i64); 3] = [("before", 999), ("at", 1_000), ("after", 1_001)];
 
 fn request(kind: Kind) -> Request {
+    Request::new(draft(kind)).unwrap()
+}
+
+fn draft(kind: Kind) -> Draft {
     let automatic = OnTimeout {
         after_ms: 1_000.0,
         response: json!({ "choice": "go" }),
     };
-    Request::new(Draft {
+    Draft {
         run_id: "run-1".to_owned(),
         workflow_name: "wf".to_owned(),
         node_id: "gate".to_owned(),
@@ -52,8 +56,7 @@ fn request(kind: Kind) -> Request {
         on_timeout: matches!(kind, Kind::Automatic).then_some(automatic),
         expires_at: matches!(kind, Kind::Expiring).then_some(DEADLINE),
         created_at: UnixMillis(0),
-    })
-    .unwrap()
+    }
 }
 
 /// Every kind of candidate, for a request.
@@ -64,6 +67,7 @@ fn candidates<'a>(
 ) -> [(&'static str, Candidate<'a>); 7] {
     let human = |seen, is_current, response| Candidate::Human {
         source: SubmissionSource::Channel,
+        person: Some("ann"),
         seen,
         is_current,
         response,
@@ -113,6 +117,7 @@ fn every_situation_has_its_verdict() {
                 for (name, candidate) in candidates(&request, &good, &bad) {
                     let situation = Situation {
                         request: &request,
+                        requester: Some("ann"),
                         earlier: None,
                         is_paused,
                         winner,
@@ -159,6 +164,7 @@ fn a_key_that_was_used_decides_before_everything() {
                         ] {
                             let situation = Situation {
                                 request: &request,
+                                requester: Some("ann"),
                                 earlier: Some(earlier),
                                 is_paused,
                                 winner,
@@ -183,6 +189,7 @@ fn at_no_instant_may_both_a_person_and_a_policy_win() {
                 for (_, now) in INSTANTS {
                     let situation = Situation {
                         request: &request,
+                        requester: Some("ann"),
                         earlier: None,
                         is_paused,
                         winner,
@@ -210,4 +217,55 @@ fn at_no_instant_may_both_a_person_and_a_policy_win() {
             }
         }
     }
+}
+
+/// Who may answer, whoever is asked. A person whom nobody knows is no other person.
+#[test]
+fn another_person_is_one_whom_the_host_knows() {
+    let good = json!({ "choice": "go" });
+    let mut table = String::new();
+    for answerers in Answerers::ALL {
+        let request = Request::answered_by(*answerers, draft(KINDS[0])).unwrap();
+        for requester in [None, Some("ann")] {
+            for person in [None, Some("ann"), Some("bob")] {
+                let situation = Situation {
+                    request: &request,
+                    earlier: None,
+                    requester,
+                    is_paused: false,
+                    winner: None,
+                };
+                let candidate = Candidate::Human {
+                    source: SubmissionSource::Channel,
+                    person,
+                    seen: None,
+                    is_current: true,
+                    response: &good,
+                };
+                let verdict = word(&judge(&situation, &candidate, UnixMillis(1)));
+                let name = |person: Option<&'static str>| person.unwrap_or("somebody");
+                writeln!(
+                    table,
+                    "{answerers}, {} asked, {} answers: {verdict}",
+                    name(requester),
+                    name(person)
+                )
+                .unwrap();
+            }
+        }
+    }
+    insta::assert_snapshot!(table, @r"
+    anyone, somebody asked, somebody answers: WINS with go
+    anyone, somebody asked, ann answers: WINS with go
+    anyone, somebody asked, bob answers: WINS with go
+    anyone, ann asked, somebody answers: WINS with go
+    anyone, ann asked, ann answers: WINS with go
+    anyone, ann asked, bob answers: WINS with go
+    anotherPerson, somebody asked, somebody answers: WINS with go
+    anotherPerson, somebody asked, ann answers: WINS with go
+    anotherPerson, somebody asked, bob answers: WINS with go
+    anotherPerson, ann asked, somebody answers: rejected unknownPerson
+    anotherPerson, ann asked, ann answers: rejected requester
+    anotherPerson, ann asked, bob answers: WINS with go
+    ");
 }
