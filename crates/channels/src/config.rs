@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use setup::Setup;
+pub use setup::{Counts, Replaced, Setup};
 
 use crate::identity::{ChannelId, LOCAL};
 use crate::protocol::{Token, is_name, is_numeric};
@@ -31,6 +31,10 @@ pub const FIRST_VALID_ANSWER: &str = "first-valid-answer";
 
 const CHANNELS_SCHEMA: &str = "pi-workflows.channels.v1";
 const CREDENTIALS_SCHEMA: &str = "pi-workflows.credentials.v1";
+/// The list of those who may answer.
+const USERS: &str = "allowedUserIds";
+/// The list of where a profile shows decisions.
+const CHATS: &str = "allowedChatIds";
 
 /// What is wrong with the configuration. No adapter starts; the local channel works all the same.
 #[derive(Debug, thiserror::Error)]
@@ -153,6 +157,26 @@ pub enum ConfigError {
         /// The list.
         list: &'static str,
     },
+    /// A user or chat is a number that names nobody.
+    #[error("{}: {list} of the profile {profile:?} holds a number that names nobody: a user is more than 0, a chat is not 0", path.display())]
+    Nobody {
+        /// The file.
+        path: PathBuf,
+        /// The profile.
+        profile: String,
+        /// The list.
+        list: &'static str,
+    },
+    /// A profile that is set up is configured otherwise, and nobody said that it may be replaced.
+    #[error("{}: the profile {profile:?} is configured otherwise ({replaced}); say --replace to replace that", path.display())]
+    WouldReplace {
+        /// The file.
+        path: PathBuf,
+        /// The profile.
+        profile: String,
+        /// What would be replaced.
+        replaced: Box<Replaced>,
+    },
     /// A profile names a credential that is not there.
     #[error("{} has no credential {credential:?}, which the profile {profile:?} names", path.display())]
     NoCredential {
@@ -178,13 +202,42 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// Two profiles have one token, so that each would take the other's updates.
-    #[error("the profiles {first:?} and {second:?} have the same token: one bot has one reader")]
+    #[error("{}: the profiles {first:?} and {second:?} have the same token: one bot has one reader", path.display())]
     SharedToken {
+        /// The file that names both.
+        path: PathBuf,
         /// One profile.
         first: String,
         /// The other.
         second: String,
     },
+}
+
+impl ConfigError {
+    /// The file or directory that is wrong.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Io { path, .. }
+            | Self::NotPrivate { path, .. }
+            | Self::NotAFile { path }
+            | Self::NotADirectory { path }
+            | Self::TooLarge { path, .. }
+            | Self::Shape { path, .. }
+            | Self::Schema { path, .. }
+            | Self::Name { path, .. }
+            | Self::NoChannel { path, .. }
+            | Self::UnknownChannel { path, .. }
+            | Self::Accept { path, .. }
+            | Self::EmptyList { path, .. }
+            | Self::NotNumeric { path, .. }
+            | Self::Nobody { path, .. }
+            | Self::WouldReplace { path, .. }
+            | Self::NoCredential { path, .. }
+            | Self::TokenPath { path, .. }
+            | Self::NoToken { path }
+            | Self::SharedToken { path, .. } => path,
+        }
+    }
 }
 
 /// The configuration as it was read: whole and checked.
@@ -328,6 +381,7 @@ impl Config {
                 .find(|(_, other)| other.token == token)
             {
                 return Err(ConfigError::SharedToken {
+                    path,
                     first: first.clone(),
                     second: name,
                 });
@@ -451,8 +505,8 @@ impl ChannelsFile {
         for (name, profile) in &self.telegram_profiles {
             check_name(path, "the profile", name)?;
             check_name(path, "the credential", &profile.credential)?;
-            check_ids(path, name, "allowedUserIds", &profile.allowed_user_ids)?;
-            check_ids(path, name, "allowedChatIds", &profile.allowed_chat_ids)?;
+            check_ids(path, name, USERS, &profile.allowed_user_ids)?;
+            check_ids(path, name, CHATS, &profile.allowed_chat_ids)?;
             if !profile.persons.is_empty() {
                 let known: Vec<String> = profile.persons.keys().cloned().collect();
                 check_ids(path, name, "persons", &known)?;
@@ -518,14 +572,23 @@ fn check_ids(
             list,
         });
     }
-    if ids.iter().all(|id| is_numeric(id)) {
-        return Ok(());
+    if !ids.iter().all(|id| is_numeric(id)) {
+        return Err(ConfigError::NotNumeric {
+            path: path.to_owned(),
+            profile: profile.to_owned(),
+            list,
+        });
     }
-    Err(ConfigError::NotNumeric {
-        path: path.to_owned(),
-        profile: profile.to_owned(),
-        list,
-    })
+    // Groups are negative, people never are.
+    let is_nobody = |id: &String| id.as_str() == "0" || (list != CHATS && id.starts_with('-'));
+    if ids.iter().any(is_nobody) {
+        return Err(ConfigError::Nobody {
+            path: path.to_owned(),
+            profile: profile.to_owned(),
+            list,
+        });
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -22,7 +22,9 @@ pub enum ChannelError {
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
     /// No attempt of that name waits for a person.
-    #[error("no ambiguous delivery or settlement has the id {0}")]
+    #[error(
+        "no delivery or settlement waits for a person under the id {0}; see `holdpoint channels status`"
+    )]
     NotAmbiguous(String),
     /// Rows that this program wrote can't be understood: the file is damaged. Restore a backup.
     #[error("the rows of {what} are damaged; restore a backup")]

@@ -205,7 +205,8 @@ pub struct Begun {
 pub enum RecoverAction {
     /// It happened.
     Confirm,
-    /// Do it again. What was confirmed is not sent again; what was in doubt may come twice.
+    /// Do it again. What was confirmed is not sent again; what was in doubt may come twice. A delivery that was refused for good may be
+    /// done again too.
     Retry,
 }
 

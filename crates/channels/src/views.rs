@@ -37,10 +37,10 @@ pub struct ChannelView {
     pub quiet_until: Option<UnixMillis>,
 }
 
-/// A delivery or settlement that may have been done: only a person can say.
+/// A delivery or settlement that waits for a person.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AmbiguousView {
+pub struct WaitingView {
     /// Names it for `recover`.
     pub attempt_id: String,
     /// The channel.
@@ -49,7 +49,7 @@ pub struct AmbiguousView {
     pub purpose: Purpose,
     /// The decision.
     pub decision_id: String,
-    /// Why it is in doubt: one of a closed set of words.
+    /// Why it waits: one of a closed set of words.
     pub error_code: Option<String>,
     /// Since when.
     pub since: UnixMillis,
@@ -100,26 +100,57 @@ pub fn list(snapshot: &Snapshot<'_>, now: UnixMillis) -> Result<Vec<ChannelView>
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// What waits for a person, oldest first.
+macro_rules! waiting {
+    ($condition:literal) => {
+        concat!(
+            "SELECT m.attempt_id, c.channel_id, m.purpose, m.decision_id, CAST(b.content AS TEXT), e.settled_at,
+                 (SELECT count(*) FROM channel_message_parts p WHERE p.channel_key = m.channel_key AND p.decision_id = m.decision_id),
+                 'effect-' || lower(hex(r.aggregate_key)), e.attempt_count
+             FROM effects e JOIN channel_messages m ON m.effect_key = e.resource_key JOIN channels c ON c.resource_key = e.source_key
+             JOIN resources r ON r.resource_key = e.resource_key LEFT JOIN blobs b ON b.blob_hash = e.error_hash
+             WHERE m.status = 'pending' AND ",
+            $condition,
+            " ORDER BY m.message_key"
+        )
+    };
+}
+
+/// What may have been done, so that only a person can say, oldest first.
 ///
 /// # Errors
 ///
 /// Those of the database.
-pub fn ambiguous(snapshot: &Snapshot<'_>) -> Result<Vec<AmbiguousView>, ChannelError> {
+pub fn ambiguous(snapshot: &Snapshot<'_>) -> Result<Vec<WaitingView>, ChannelError> {
+    waiting(snapshot, waiting!("e.status = 'ambiguous'"))
+}
+
+/// Deliveries of open decisions that the provider refused as often as it may, oldest first. A person may let them be tried again.
+///
+/// # Errors
+///
+/// Those of the database.
+pub fn refused(snapshot: &Snapshot<'_>) -> Result<Vec<WaitingView>, ChannelError> {
+    waiting(
+        snapshot,
+        waiting!(
+            "e.status = 'rejected' AND e.next_attempt_at IS NULL AND e.effect_type = 'channel.delivery' AND EXISTS (
+                 SELECT 1 FROM human_decisions d WHERE d.decision_id = m.decision_id AND NOT EXISTS (
+                     SELECT 1 FROM human_decision_resolutions w WHERE w.decision_key = d.resource_key))"
+        ),
+    )
+}
+
+fn waiting(
+    snapshot: &Snapshot<'_>,
+    statement: &'static str,
+) -> Result<Vec<WaitingView>, ChannelError> {
     let sql = snapshot.sql();
-    let mut statement = sql.prepare_cached(
-        "SELECT m.attempt_id, c.channel_id, m.purpose, m.decision_id, CAST(b.content AS TEXT), e.settled_at,
-             (SELECT count(*) FROM channel_message_parts p WHERE p.channel_key = m.channel_key AND p.decision_id = m.decision_id),
-             'effect-' || lower(hex(r.aggregate_key)), e.attempt_count
-         FROM effects e JOIN channel_messages m ON m.effect_key = e.resource_key JOIN channels c ON c.resource_key = e.source_key
-         JOIN resources r ON r.resource_key = e.resource_key LEFT JOIN blobs b ON b.blob_hash = e.error_hash
-         WHERE e.status = 'ambiguous' AND m.status = 'pending' ORDER BY m.message_key",
-    )?;
+    let mut statement = sql.prepare_cached(statement)?;
     let rows = statement
         .query_map([], |row| {
             let purpose: String = row.get(2)?;
             let present = attempt_id(&row.get::<_, String>(7)?.into(), row.get(8)?);
-            let view = AmbiguousView {
+            let view = WaitingView {
                 attempt_id: row.get(0)?,
                 channel: row.get(1)?,
                 purpose: if purpose == "delivery" {

@@ -1,4 +1,5 @@
-//! A person says what became of an attempt that nobody else can know of (channels reference, section 10).
+//! A person says what became of an attempt that nobody else can know of (channels reference, section 10), or lets a delivery be tried
+//! again that was refused for good.
 //!
 //! The command is on the host's resource, whose revision no adapter names: a person may speak while an adapter works. After a retry
 //! the effect is pending, and whoever hosts the profile begins the next attempt; no attempt is begun that nobody is there to send.
@@ -24,21 +25,40 @@ pub struct Recovery {
     pub by: Actor,
 }
 
-/// Resolves an ambiguous delivery or settlement. Repeating the command gives the first answer.
+/// Resolves an ambiguous delivery or settlement, or retries a refused delivery. Repeating the command gives the first answer.
 ///
 /// # Errors
 ///
-/// [`ChannelError::NotAmbiguous`] unless an effect is ambiguous at exactly that attempt. Nothing was written.
+/// [`ChannelError::NotAmbiguous`] unless an effect is ambiguous at exactly that attempt, or a delivery that is to be retried was refused for
+/// good there. Nothing was written.
 pub fn recover(db: &Database, recovery: &Recovery) -> Result<Recovered, ChannelError> {
     let unknown = || ChannelError::NotAmbiguous(recovery.attempt_id.clone());
-    let found = read::attempt(&db.snapshot()?.sql(), &recovery.attempt_id)?.ok_or_else(unknown)?;
+    let (found, was_refused) = {
+        let snapshot = db.snapshot()?;
+        let found = read::attempt(&snapshot.sql(), &recovery.attempt_id)?.ok_or_else(unknown)?;
+        (
+            found,
+            read::was_refused(&snapshot.sql(), &recovery.attempt_id)?,
+        )
+    };
+    if was_refused
+        && (found.attempt.purpose, recovery.action) != (Purpose::Delivery, RecoverAction::Retry)
+    {
+        return Err(unknown());
+    }
     let number = number_of(&found).ok_or_else(unknown)?;
     let recovered = Recovered {
         channel: found.channel.clone(),
         purpose: found.attempt.purpose,
         next_attempt_id: (recovery.action == RecoverAction::Retry)
             .then(|| attempt_id(&found.effect_id, number + 1)),
-        warning: (recovery.action == RecoverAction::Retry).then_some(DUPLICATE_WARNING),
+        warning: match (recovery.action, found.attempt.purpose) {
+            (RecoverAction::Confirm, _) => None,
+            // It is known not to have been done.
+            (RecoverAction::Retry, _) if was_refused => None,
+            (RecoverAction::Retry, Purpose::Delivery) => Some(DUPLICATE_WARNING),
+            (RecoverAction::Retry, Purpose::Settlement) => Some(EDIT_WARNING),
+        },
     };
     let command = Command::new(&operations::RECOVER, found.channel.host_resource())
         .by(recovery.by.clone())
@@ -50,6 +70,18 @@ pub fn recover(db: &Database, recovery: &Recovery) -> Result<Recovered, ChannelE
         let found = messages::by_attempt(change, &recovery.attempt_id)?
             .ok_or_else(|| ChannelError::NotAmbiguous(recovery.attempt_id.clone()))?;
         let shown = parts::of_decision(change, &found.channel, &found.attempt.decision_id)?;
+        // What was refused waits for a person only while there is something to show.
+        if found.state == EffectState::Rejected
+            && !messages::is_wanted(
+                change,
+                &found.channel,
+                &found.attempt.decision_id,
+                Purpose::Delivery,
+                change.now(),
+            )?
+        {
+            return Err(ChannelError::NotAmbiguous(recovery.attempt_id.clone()));
+        }
         let decision = match recovery.action {
             RecoverAction::Confirm => Decision::Confirm {
                 receipt: Some(Payload::json(&json!({ "messages": shown }))?),
@@ -84,6 +116,7 @@ pub fn recover(db: &Database, recovery: &Recovery) -> Result<Recovered, ChannelE
 
 const DUPLICATE_WARNING: &str =
     "the earlier attempt may have been seen: what was in doubt can now come twice";
+const EDIT_WARNING: &str = "until the next attempt the buttons may still be there; where they are gone already, nothing changes and nothing comes twice";
 
 /// What a confirmation is followed by, as if the adapter had reported it.
 fn confirm(

@@ -1,6 +1,12 @@
 //! Setting a profile up: what there is stays, and the profile, its credential and its place in an audience are added.
+//!
+//! A profile that is configured otherwise is replaced only when that was said: whoever could answer would otherwise lose it unseen.
 
+use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use super::{
     AudienceEntry, CHANNELS_FILE, CREDENTIALS_FILE, ChannelsFile, ConfigError, CredentialEntry,
@@ -13,7 +19,7 @@ use crate::protocol::Token;
 /// The wish for one profile. It has the path of a token and never a token, which would be seen in a history of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// The profile; what it was before is replaced.
+    /// The profile.
     pub profile: String,
     /// The name of its credential.
     pub credential: String,
@@ -25,6 +31,71 @@ pub struct Setup {
     pub allowed_chat_ids: Vec<String>,
     /// The audience that is reached through it from now on.
     pub audience: String,
+    /// What the profile was before may be replaced.
+    pub replace: bool,
+}
+
+/// How a list changes. Only counts: who is in it is private.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Counts {
+    /// Those that stay.
+    pub kept: usize,
+    /// Those that are no longer in it.
+    pub gone: usize,
+    /// Those that come in.
+    pub new: usize,
+}
+
+impl Counts {
+    fn of(before: &[String], after: &[String]) -> Self {
+        let (before, after): (BTreeSet<_>, BTreeSet<_>) =
+            (before.iter().collect(), after.iter().collect());
+        Self {
+            kept: before.intersection(&after).count(),
+            gone: before.difference(&after).count(),
+            new: after.difference(&before).count(),
+        }
+    }
+
+    fn is_change(self) -> bool {
+        0 < self.gone + self.new
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{} kept, {} gone, {} new",
+            self.kept, self.gone, self.new
+        )
+    }
+}
+
+/// What a setup replaces of a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Replaced {
+    /// Who may answer.
+    pub users: Counts,
+    /// Where it is shown.
+    pub chats: Counts,
+    /// Its token is in another file.
+    pub token: bool,
+}
+
+impl fmt::Display for Replaced {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        for (what, counts) in [("users", self.users), ("chats", self.chats)] {
+            if counts.is_change() {
+                words.push(format!("{what}: {counts}"));
+            }
+        }
+        if self.token {
+            words.push("another token file".to_owned());
+        }
+        formatter.write_str(&words.join("; "))
+    }
 }
 
 impl Setup {
@@ -45,6 +116,7 @@ impl Setup {
                 .and_then(|credential| files::read_token(&credential.token_file).ok());
             if *name != self.profile && read.as_ref() == Some(&token) {
                 return Err(ConfigError::SharedToken {
+                    path: directory.join(CREDENTIALS_FILE),
                     first: name.clone(),
                     second: self.profile.clone(),
                 });
@@ -53,13 +125,46 @@ impl Setup {
         Ok(token)
     }
 
+    /// What of the configured profile would be replaced; none when it is new or stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] about what is configured already.
+    pub fn replaces(&self, directory: &Path) -> Result<Option<Replaced>, ConfigError> {
+        let channels = channels_file(directory)?.unwrap_or_else(ChannelsFile::empty);
+        let credentials = credentials_file(directory)?.unwrap_or_else(CredentialsFile::empty);
+        Ok(self.replaced(&channels, &credentials))
+    }
+
+    fn replaced(&self, channels: &ChannelsFile, credentials: &CredentialsFile) -> Option<Replaced> {
+        let token_file = |credential: &str| {
+            let found = credentials.telegram.get(credential);
+            found.map(|entry| entry.token_file.as_path())
+        };
+        let before = channels.telegram_profiles.get(&self.profile);
+        // A credential may be another profile's too.
+        let is_other = |known: Option<&Path>| known.is_some_and(|known| known != self.token_file);
+        let replaced = Replaced {
+            users: before.map_or_else(Counts::default, |before| {
+                Counts::of(&before.allowed_user_ids, &self.allowed_user_ids)
+            }),
+            chats: before.map_or_else(Counts::default, |before| {
+                Counts::of(&before.allowed_chat_ids, &self.allowed_chat_ids)
+            }),
+            token: is_other(token_file(&self.credential))
+                || is_other(before.and_then(|before| token_file(&before.credential))),
+        };
+        (replaced.users.is_change() || replaced.chats.is_change() || replaced.token)
+            .then_some(replaced)
+    }
+
     /// Writes the configuration with the profile in it.
     ///
     /// The credential is written first: a crash in between leaves one that nobody names.
     ///
     /// # Errors
     ///
-    /// [`ConfigError`].
+    /// [`ConfigError`]; [`ConfigError::WouldReplace`] when the profile is configured otherwise and may not be replaced.
     pub fn write(&self, directory: &Path) -> Result<(), ConfigError> {
         let (channels, credentials) = self.merged(directory)?;
         files::create_directory(directory)?;
@@ -80,6 +185,7 @@ impl Setup {
         let mut credentials = credentials_file(directory)?.unwrap_or_else(CredentialsFile::empty);
         // Who these people are is no matter of a set-up, and is not forgotten by one.
         let before = channels.telegram_profiles.get(&self.profile);
+        let replaced = self.replaced(&channels, &credentials);
         let profile = ProfileEntry {
             persons: before
                 .map(|entry| entry.persons.clone())
@@ -108,7 +214,15 @@ impl Setup {
                 token_file: self.token_file.clone(),
             },
         );
-        channels.check(&directory.join(CHANNELS_FILE))?;
+        let path = directory.join(CHANNELS_FILE);
+        channels.check(&path)?;
+        if let Some(replaced) = replaced.filter(|_| !self.replace) {
+            return Err(ConfigError::WouldReplace {
+                path,
+                profile: self.profile.clone(),
+                replaced: Box::new(replaced),
+            });
+        }
         Ok((channels, credentials))
     }
 }

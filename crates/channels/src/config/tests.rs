@@ -290,6 +290,7 @@ fn setting_up_adds_and_keeps() {
         allowed_user_ids: vec!["7".into()],
         allowed_chat_ids: vec!["7".into()],
         audience: "operator".into(),
+        replace: false,
     };
     assert_eq!(
         setup.token(&place.directory).unwrap().expose(),
@@ -309,22 +310,44 @@ fn setting_up_adds_and_keeps() {
     let other = Setup {
         profile: "dev".into(),
         audience: "on-call".into(),
-        allowed_user_ids: vec!["8".into()],
+        allowed_user_ids: vec!["8".into(), "9".into()],
         ..setup.clone()
     };
+    let files = || {
+        [CHANNELS_FILE, CREDENTIALS_FILE].map(|name| fs::read(place.directory.join(name)).unwrap())
+    };
+    let before = files();
+    let refused = other.write(&place.directory).unwrap_err();
+    assert!(matches!(refused, ConfigError::WouldReplace { .. }));
+    assert!(refused.to_string().ends_with(
+        "the profile \"dev\" is configured otherwise (users: 0 kept, 1 gone, 2 new); say --replace to replace that"
+    ), "{refused}");
+    assert_eq!(files(), before, "nothing is written");
+    let other = Setup {
+        replace: true,
+        ..other
+    };
     other.write(&place.directory).unwrap();
+    assert_eq!(other.replaces(&place.directory).unwrap(), None);
     let config = place.load().unwrap();
     assert_eq!(
         config.channels_of("on-call").first(),
         Some(&ChannelId::local())
     );
-    assert_eq!(config.profile("dev").unwrap().allowed_user_ids, ["8"]);
+    assert_eq!(config.profile("dev").unwrap().allowed_user_ids, ["8", "9"]);
+    place.write("third", SECRET);
+    let moved = Setup {
+        token_file: place.directory.join("third"),
+        ..other.clone()
+    };
+    let replaced = moved.replaces(&place.directory).unwrap().unwrap();
+    assert_eq!(replaced.to_string(), "another token file");
     assert_eq!(
         (place.mode(CHANNELS_FILE), place.mode(CREDENTIALS_FILE)),
         (0o600, 0o600)
     );
     let names = fs::read_dir(&place.directory).unwrap().count();
-    assert_eq!(names, 4, "no temporary file is left");
+    assert_eq!(names, 5, "no temporary file is left");
     for wrong in [
         Setup {
             profile: "a/b".into(),
@@ -360,9 +383,10 @@ fn a_token_of_another_profile_is_refused_before_anything_is_written() {
         allowed_user_ids: vec!["7".into()],
         allowed_chat_ids: vec!["7".into()],
         audience: "operator".into(),
+        replace: true,
     };
     let shared = |setup: &Setup| match setup.token(&place.directory) {
-        Err(ConfigError::SharedToken { first, second }) => Some((first, second)),
+        Err(ConfigError::SharedToken { first, second, .. }) => Some((first, second)),
         _ => None,
     };
     let both = Some(("ops".to_owned(), "dev".to_owned()));
@@ -398,6 +422,7 @@ fn a_first_profile_makes_the_directory() {
         allowed_user_ids: vec!["1".into()],
         allowed_chat_ids: vec!["1".into()],
         audience: "operator".into(),
+        replace: false,
     };
     setup.write(&directory).unwrap();
     assert_eq!(
@@ -464,4 +489,39 @@ fn case_073_who_may_answer_has_a_name_here_and_keeps_it_in_a_set_up() {
             ..
         }
     ));
+}
+
+#[test]
+fn a_number_that_names_nobody_is_refused() {
+    let place = Place::new();
+    for (list, wrong, right) in [
+        ("allowedUserIds", ["0", "-5"].as_slice(), "7"),
+        ("allowedChatIds", &["0"], "-7"),
+    ] {
+        let pointer = format!("/telegramProfiles/ops/{list}/0");
+        for id in wrong {
+            let error = place.with(&pointer, json!(id)).unwrap_err();
+            assert!(
+                matches!(error, ConfigError::Nobody { list: found, .. } if found == list),
+                "{id}: {error}"
+            );
+            assert_eq!(error.path(), place.directory.join(CHANNELS_FILE));
+        }
+        for id in [
+            "-0",
+            "00",
+            "1e3",
+            "@ann",
+            " 7",
+            "9223372036854775808",
+            "\u{202e}7",
+        ] {
+            let error = place.with(&pointer, json!(id)).unwrap_err();
+            assert!(
+                matches!(error, ConfigError::NotNumeric { .. }),
+                "{id}: {error}"
+            );
+        }
+        place.with(&pointer, json!(right)).unwrap();
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use holdpoint_decisions::document::parts::without_controls;
 use holdpoint_state::clock::{Clock as _, SystemClock};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
@@ -185,10 +186,7 @@ impl Adapter {
             .find(|line| !line.trim().is_empty())
             .unwrap_or_default();
         // A few words for a log. They come from another process, and are made inert.
-        last.chars()
-            .filter(|letter| !letter.is_control())
-            .take(200)
-            .collect()
+        without_controls(last).chars().take(200).collect()
     }
 
     fn signal(&self, signal: Signal) {

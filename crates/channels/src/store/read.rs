@@ -219,6 +219,15 @@ pub(crate) fn waits(
         )?)
 }
 
+/// Whether the provider refused this attempt, as its record says: provably not done, or only in part.
+pub(crate) fn was_refused(sql: &Sql<'_>, attempt_id: &str) -> Result<bool, StateError> {
+    Ok(sql
+        .prepare_cached(
+            "SELECT 1 FROM channel_messages WHERE attempt_id = :attempt AND status = 'failed'",
+        )?
+        .exists(named_params! { ":attempt": attempt_id })?)
+}
+
 impl InFlight {
     /// Whether this is the effect's present attempt.
     pub(crate) fn is_present(&self) -> bool {

@@ -88,6 +88,34 @@ mod tests {
         );
     }
 
+    /// Every character that turns the direction of writing, hides, or drives a screen.
+    const OBEYED: &str = "\u{202e}\u{202a}\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}\u{200b}\u{2028}\u{feff}\u{e0041}\u{9b}\u{1b}\u{0}";
+
+    #[test]
+    fn a_label_and_a_prompt_order_nothing_of_a_screen() {
+        let bot = BotToken::new("1:x").unwrap();
+        let request = OpenRequest {
+            decision_id: "decision-1".to_owned(),
+            request_digest: "sha256:0".to_owned(),
+            choices: [(
+                "go".to_owned(),
+                crate::protocol::Choice {
+                    label: format!("Don't{OBEYED} ship"),
+                    input: None,
+                },
+            )]
+            .into(),
+        };
+        let inert = "\u{fffd}".repeat(OBEYED.chars().count());
+        let shown = buttons(&request, "ops", &bot);
+        assert_eq!(shown[0].text, format!("Don't{inert} ship"));
+        let asked = prompt(&format!("Why{OBEYED}?"), "token");
+        assert_eq!(asked, format!("Why{inert}?\nReply token: token"));
+        // What joins letters and pictures is text.
+        let joined = "👩\u{200d}👩\u{200d}👧 می\u{200c}خواهم ❤\u{fe0f}";
+        assert!(prompt(joined, "token").starts_with(joined));
+    }
+
     #[test]
     fn the_digest_of_a_text_is_that_of_the_contracts() {
         // As `printf '"Ship it?"\n' | sha256sum` has it.

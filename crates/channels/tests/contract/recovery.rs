@@ -8,7 +8,7 @@ use holdpoint_channels::protocol::{AnswerOutcome, ErrorCode, SendState};
 use holdpoint_channels::views;
 use holdpoint_state::{Actor, StateError};
 
-use crate::support::{Fixture, LEASE_MS, draft, go, message, rejected, taken};
+use crate::support::{Adapter, Fixture, LEASE_MS, Showing, draft, go, message, rejected, taken};
 
 fn says(
     fixture: &Fixture,
@@ -233,4 +233,169 @@ fn channel_42_a_doubt_outlives_the_decision_and_nothing_is_settled() {
     says(&fixture, &showing.attempt_id, RecoverAction::Confirm).unwrap();
     let (settling, _) = adapter.told_to_settle();
     adapter.settled(&settling, SendState::Confirmed, None);
+}
+
+/// A delivery is refused as often as it may, and gives its last attempt.
+fn refused_for_good(fixture: &Fixture, adapter: &mut Adapter<'_>) -> Showing {
+    for _ in 1..3 {
+        let showing = adapter.told_to_present();
+        adapter.presented(&showing, SendState::Failed, Some(REFUSED));
+        assert!(
+            views::refused(&fixture.db().snapshot().unwrap())
+                .unwrap()
+                .is_empty()
+        );
+        fixture.store.clock().advance(20_000);
+        fixture.db().renew(&adapter.host.claim).unwrap();
+    }
+    let last = adapter.told_to_present();
+    adapter.presented(&last, SendState::Failed, Some(REFUSED));
+    assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+    last
+}
+
+const REFUSED: ErrorCode = ErrorCode::TelegramHttp(400);
+
+#[test]
+fn what_was_refused_for_good_is_listed_and_a_person_lets_it_be_tried_again() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let first = adapter.told_to_present();
+    adapter.presented(&first, SendState::Failed, Some(REFUSED));
+    assert!(
+        is_unknown(&says(&fixture, &first.attempt_id, RecoverAction::Retry)),
+        "it is tried again by itself"
+    );
+    fixture.store.clock().advance(20_000);
+    fixture.db().renew(&host.claim).unwrap();
+    let second = adapter.told_to_present();
+    adapter.presented(&second, SendState::Failed, Some(REFUSED));
+    fixture.store.clock().advance(20_000);
+    fixture.db().renew(&host.claim).unwrap();
+    let mut last = adapter.told_to_present();
+    adapter.part(&mut last, message("200", 0, 0));
+    adapter.presented(&last, SendState::Failed, Some(REFUSED));
+    assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+
+    let listed = views::refused(&fixture.db().snapshot().unwrap()).unwrap();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|one| {
+            (
+                one.attempt_id.as_str(),
+                one.decision_id.as_str(),
+                one.error_code.as_deref(),
+                one.parts,
+            )
+        })
+        .collect();
+    assert_eq!(
+        listed,
+        [(
+            last.attempt_id.as_str(),
+            decision.as_str(),
+            Some("telegram_http_400"),
+            1
+        )]
+    );
+    for (attempt, action) in [
+        (&last, RecoverAction::Confirm),
+        (&second, RecoverAction::Retry),
+    ] {
+        assert!(
+            is_unknown(&says(&fixture, &attempt.attempt_id, action)),
+            "{action:?}"
+        );
+    }
+    let next = says(&fixture, &last.attempt_id, RecoverAction::Retry)
+        .unwrap()
+        .unwrap();
+    // The same wish again is the same attempt, also once it has begun; what is shown already is not sent again.
+    assert_eq!(
+        says(&fixture, &last.attempt_id, RecoverAction::Retry).unwrap(),
+        Some(next.clone())
+    );
+    let again = adapter.told_to_present();
+    assert_eq!((&again.attempt_id, again.messages.len()), (&next, 1));
+    assert_eq!(
+        says(&fixture, &last.attempt_id, RecoverAction::Retry).unwrap(),
+        Some(next)
+    );
+    adapter.presented(&again, SendState::Failed, Some(REFUSED));
+    // One wish is one attempt: refused again, it waits for the next.
+    fixture.store.clock().advance(20_000);
+    fixture.db().renew(&host.claim).unwrap();
+    assert_eq!(adapter.told_to_poll(), Vec::<String>::new());
+    says(&fixture, &again.attempt_id, RecoverAction::Retry).unwrap();
+    let last = adapter.told_to_present();
+    assert_eq!(
+        adapter.presented(&last, SendState::Confirmed, None),
+        holdpoint_channels::model::Relayed::Taken { answer: None }
+    );
+    assert!(
+        views::refused(&fixture.db().snapshot().unwrap())
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(fixture.effects(), ["channel.delivery applied 5"]);
+}
+
+#[test]
+fn a_refused_delivery_of_a_decision_that_has_ended_waits_for_nobody() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let last = refused_for_good(&fixture, &mut adapter);
+    assert_eq!(
+        views::refused(&fixture.db().snapshot().unwrap())
+            .unwrap()
+            .len(),
+        1
+    );
+    assert!(fixture.answer_locally(&decision, "go").has_won());
+    assert!(
+        views::refused(&fixture.db().snapshot().unwrap())
+            .unwrap()
+            .is_empty()
+    );
+    let said = says(&fixture, &last.attempt_id, RecoverAction::Retry);
+    assert!(is_unknown(&said), "{said:?}");
+}
+
+#[test]
+fn the_warning_of_a_retry_says_what_can_happen() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    let host = fixture.host();
+    let mut adapter = host.adapter("epoch-1");
+    let warning = |attempt_id: &str| {
+        let recovery = Recovery {
+            attempt_id: attempt_id.to_owned(),
+            action: RecoverAction::Retry,
+            by: Actor::human("ann"),
+        };
+        recover(fixture.db(), &recovery).unwrap().warning
+    };
+    let last = refused_for_good(&fixture, &mut adapter);
+    assert_eq!(warning(&last.attempt_id), None, "it was provably not done");
+    let doubted = adapter.told_to_present();
+    adapter.presented(
+        &doubted,
+        SendState::Unknown,
+        Some(ErrorCode::TelegramResponseUnknown),
+    );
+    assert!(
+        warning(&doubted.attempt_id)
+            .unwrap()
+            .contains("can now come twice")
+    );
+    adapter.show();
+    assert!(fixture.answer_locally(&decision, "go").has_won());
+    let (settling, _) = adapter.told_to_settle();
+    host.adapter_ended();
+    let words = warning(&settling.attempt_id).unwrap();
+    assert!(words.contains("nothing comes twice"), "{words}");
 }

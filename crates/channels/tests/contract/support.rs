@@ -294,6 +294,7 @@ pub(crate) fn config(home: &std::path::Path, profiles: &[(&str, &[&str])]) -> Co
             allowed_user_ids: vec![USER.to_owned()],
             allowed_chat_ids: chats.iter().map(|chat| (*chat).to_owned()).collect(),
             audience: "operator".to_owned(),
+            replace: false,
         }
         .write(&directory)
         .unwrap();

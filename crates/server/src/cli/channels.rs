@@ -17,7 +17,7 @@ pub(crate) enum ChannelsVerb {
     Test(TestArgs),
     /// Host the adapters of all profiles, and execute whatever is due, until Ctrl-C.
     Run(ChannelsRunArgs),
-    /// Say what became of a delivery or settlement that nobody else can know of.
+    /// Say what became of a delivery or settlement that nobody else can know of, or let a refused delivery be tried again.
     Recover(RecoverArgs),
     /// Play the Bot API on this machine, to try a channel without Telegram.
     DevServer(DevServerArgs),
@@ -25,7 +25,7 @@ pub(crate) enum ChannelsVerb {
 
 #[derive(Debug, Args)]
 pub(crate) struct SetupArgs {
-    /// The name of the profile; what it was before is replaced.
+    /// The name of the profile.
     #[arg(value_name = "PROFILE")]
     pub(crate) profile: String,
 
@@ -58,6 +58,10 @@ pub(crate) struct SetupArgs {
     /// The name of the credential; otherwise that of the profile.
     #[arg(long, value_name = "NAME")]
     pub(crate) credential: Option<String>,
+
+    /// Replace the users, chats and token file that the profile has now. Without it a profile that is configured otherwise stays as it is.
+    #[arg(long)]
+    pub(crate) replace: bool,
 
     #[command(flatten)]
     pub(crate) api: ApiArgs,
@@ -105,9 +109,9 @@ pub(crate) struct RecoverArgs {
 /// What became of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RecoverWord {
-    /// It happened.
+    /// It happened. Only of what is in doubt.
     Confirm,
-    /// Do it again; what was in doubt may come twice.
+    /// Do it again; what was in doubt may come twice. Also of a delivery that was refused for good.
     Retry,
 }
 

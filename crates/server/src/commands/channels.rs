@@ -3,23 +3,19 @@
 //! Nothing private is shown but what its own operator configured: names of profiles and audiences, never a token, a user or a chat.
 
 mod hosting;
+mod status;
 
 use std::path::{Path, PathBuf};
 
-use holdpoint_channels::commands::{Recovery, recover as recover_attempt};
 use holdpoint_channels::config::{self, Config, Setup};
 use holdpoint_channels::dev_server::{DevServer, TOKEN};
-use holdpoint_channels::model::RecoverAction;
 use holdpoint_channels::protocol::Token;
 use holdpoint_channels::telegram::{ApiBase, BotToken, Client, Patience};
-use holdpoint_channels::{ChannelError, ChannelId, views};
-use holdpoint_state::Actor;
+use holdpoint_channels::{ChannelError, ChannelId};
 use serde_json::{Value, json};
 
 use super::Context;
-use crate::cli::channels::{
-    ApiArgs, ChannelsVerb, DevServerArgs, RecoverArgs, RecoverWord, SetupArgs, TestArgs,
-};
+use crate::cli::channels::{ApiArgs, ChannelsVerb, DevServerArgs, SetupArgs, TestArgs};
 use crate::error::{CommandError, ExitStatus};
 use crate::output::text;
 
@@ -28,10 +24,10 @@ pub(super) fn channels(context: &Context, verb: &ChannelsVerb) -> Result<ExitSta
     match verb {
         ChannelsVerb::Setup(args) => setup(context, args),
         ChannelsVerb::List => list(context),
-        ChannelsVerb::Status => status(context),
+        ChannelsVerb::Status => status::status(context),
         ChannelsVerb::Test(args) => test(context, args),
         ChannelsVerb::Run(args) => hosting::run(context, args),
-        ChannelsVerb::Recover(args) => recover(context, args),
+        ChannelsVerb::Recover(args) => status::recover(context, args),
         ChannelsVerb::DevServer(args) => dev_server(context, args),
     }
 }
@@ -50,6 +46,12 @@ fn directory() -> Result<PathBuf, CommandError> {
         );
         CommandError::input("configuration", problem)
     })
+}
+
+/// A number of things, as people say it.
+fn counted(number: usize, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
 }
 
 fn load(directory: &Path) -> Result<Config, CommandError> {
@@ -93,14 +95,22 @@ fn setup(context: &Context, args: &SetupArgs) -> Result<ExitStatus, CommandError
         allowed_user_ids: args.users.clone(),
         allowed_chat_ids: args.chats.clone(),
         audience: args.audience.clone(),
+        replace: args.replace,
     };
     let token = setup.token(&directory).map_err(ChannelError::from)?;
     let bot =
         ask(base(&args.api)?, &token).map_err(|problem| CommandError::input("token", problem))?;
+    let replaced = setup.replaces(&directory).map_err(ChannelError::from)?;
     setup.write(&directory).map_err(ChannelError::from)?;
     context.output.document(&json!({
         "profile": args.profile, "channel": format!("telegram:{}", args.profile), "audience": args.audience, "bot": bot,
+        "replaced": replaced,
     }))?;
+    if let Some(replaced) = replaced {
+        context
+            .output
+            .line(format!("replaced what was configured: {replaced}"));
+    }
     context.output.line(format!(
         "telegram:{} reaches {} as {}; `{}` hosts it",
         args.profile,
@@ -137,97 +147,10 @@ fn list(context: &Context) -> Result<ExitStatus, CommandError> {
     context.output.line("every other audience: pi");
     for (name, profile) in config.profiles() {
         context.output.line(format!(
-            "telegram:{name}: {} users, {} chats",
-            profile.allowed_user_ids.len(),
-            profile.allowed_chat_ids.len()
+            "telegram:{name}: {}, {}",
+            counted(profile.allowed_user_ids.len(), "user"),
+            counted(profile.allowed_chat_ids.len(), "chat")
         ));
-    }
-    Ok(ExitStatus::Done)
-}
-
-/// `channels status`.
-fn status(context: &Context) -> Result<ExitStatus, CommandError> {
-    let (config, error) = match load(&directory()?) {
-        Ok(config) => (config, None),
-        Err(error) => (Config::default(), Some(error.to_string())),
-    };
-    let (channels, ambiguous) = match context.existing() {
-        Ok(store) => {
-            let snapshot = store.snapshot()?;
-            let channels = views::list(&snapshot, store.clock().now())?;
-            (channels, views::ambiguous(&snapshot)?)
-        }
-        Err(CommandError::NoStore { .. }) => (Vec::new(), Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let profiles: Vec<Value> = config
-        .profiles()
-        .keys()
-        .map(|profile| {
-            let id = format!("telegram:{profile}");
-            let hosted = channels
-                .iter()
-                .any(|channel| channel.channel.as_str() == id && channel.hosted);
-            json!({ "profile": profile, "running": hosted })
-        })
-        .collect();
-    context.output.document(&json!({
-        "configured": !profiles.is_empty(),
-        "profiles": profiles,
-        "channels": channels,
-        "ambiguous": ambiguous,
-        "error": error,
-    }))?;
-    context.output.line("pi: always there");
-    for profile in config.profiles().keys() {
-        let id = format!("telegram:{profile}");
-        match channels
-            .iter()
-            .find(|channel| channel.channel.as_str() == id)
-        {
-            Some(channel) => {
-                context.output.line(format!(
-                    "{id}: {}, {} open, {} to be settled, {} in doubt",
-                    if channel.hosted {
-                        "running"
-                    } else {
-                        "not running"
-                    },
-                    channel.open,
-                    channel.unsettled,
-                    channel.ambiguous
-                ));
-                if 0 < channel.refused {
-                    context.output.line(format!(
-                        "{id}: {} open decisions are not shown, the provider refused them; they can be answered here",
-                        channel.refused
-                    ));
-                }
-                if let Some(until) = channel.quiet_until {
-                    context.output.line(format!(
-                        "{id}: the provider wants nothing sent before {}",
-                        holdpoint_decisions::model::to_iso(until)
-                    ));
-                }
-            }
-            None => context.output.line(format!("{id}: never ran")),
-        }
-    }
-    for attempt in &ambiguous {
-        context.output.line(format!(
-            "in doubt: {} in {}, {} of {} ({} parts seen): {}",
-            attempt.attempt_id,
-            attempt.channel,
-            attempt.purpose,
-            text::line(&attempt.decision_id),
-            attempt.parts,
-            attempt.error_code.as_deref().unwrap_or("unknown")
-        ));
-    }
-    if let Some(error) = error {
-        context
-            .output
-            .line(format!("no adapter can start: {error}"));
     }
     Ok(ExitStatus::Done)
 }
@@ -272,42 +195,6 @@ fn test(context: &Context, args: &TestArgs) -> Result<ExitStatus, CommandError> 
     } else {
         ExitStatus::Failed
     })
-}
-
-/// `channels recover ATTEMPT confirm|retry`.
-fn recover(context: &Context, args: &RecoverArgs) -> Result<ExitStatus, CommandError> {
-    let store = context.existing()?;
-    let action = match args.action {
-        RecoverWord::Confirm => RecoverAction::Confirm,
-        RecoverWord::Retry => RecoverAction::Retry,
-    };
-    let recovery = Recovery {
-        attempt_id: args.attempt.clone(),
-        action,
-        by: Actor::human("command-line"),
-    };
-    let recovered = recover_attempt(&store, &recovery)?;
-    context.output.document(&json!({
-        "attemptId": args.attempt,
-        "action": action.as_str(),
-        "channel": recovered.channel,
-        "purpose": recovered.purpose,
-        "nextAttemptId": recovered.next_attempt_id,
-        "warning": recovered.warning,
-    }))?;
-    match &recovered.next_attempt_id {
-        Some(next) => context
-            .output
-            .line(format!("the host of {} begins {next}", recovered.channel)),
-        None => context.output.line(format!(
-            "{} of {} is confirmed",
-            recovered.purpose, recovered.channel
-        )),
-    }
-    if let Some(warning) = recovered.warning {
-        context.output.line(format!("warning: {warning}"));
-    }
-    Ok(ExitStatus::Done)
 }
 
 /// `channels dev-server`.

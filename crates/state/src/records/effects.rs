@@ -84,8 +84,8 @@ operations! {
     CONFIRM = "effect.confirm", "effect.recovered_confirmed", OPERATORS, ["ambiguous"] => ["applied"],
         "A person says that an ambiguous effect happened.";
     /// F12 by an operator.
-    RESOLVE_RETRY = "effect.resolve_retry", "effect.retry_ready", OPERATORS, ["ambiguous"] => ["pending"],
-        "A person takes the risk of a duplicate and asks for another attempt.";
+    RESOLVE_RETRY = "effect.resolve_retry", "effect.retry_ready", OPERATORS, ["ambiguous", "rejected"] => ["pending"],
+        "A person takes the risk of a duplicate and asks for another attempt, or for one more of what a channel was refused for good.";
     /// F13.
     RESOLVE_REJECT = "effect.resolve_reject", "effect.recovered_rejected", OPERATORS, ["ambiguous"] => ["rejected"],
         "A person says that an ambiguous effect did not happen and must not.";

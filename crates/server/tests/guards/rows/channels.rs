@@ -131,6 +131,7 @@ fn config(directory: &Path) -> Config {
         allowed_user_ids: vec!["100".to_owned()],
         allowed_chat_ids: vec!["200".to_owned()],
         audience: "operator".to_owned(),
+        replace: false,
     };
     let place = directory.join("config");
     setup.write(&place).unwrap();

@@ -26,7 +26,8 @@ pub enum Decision {
         /// The provider's name of what was done.
         external_ref: Option<String>,
     },
-    /// Do it again, at the risk of a duplicate.
+    /// Do it again, at the risk of a duplicate. What a channel was refused for good may be retried too: nobody went on with the refusal,
+    /// as a run does with that of its action.
     Retry,
     /// It did not happen and must not.
     Reject {
@@ -168,7 +169,12 @@ pub(crate) fn resolve(
         });
     }
     let same_attempt = row.attempts == resolution.attempt_number;
-    if row.state != EffectState::Ambiguous || !same_attempt {
+    let is_refused_for_good = row.state == EffectState::Rejected
+        && row.scope == OwnerScope::Channel
+        && row.next_attempt_at.is_none();
+    let may_be_resolved = row.state == EffectState::Ambiguous
+        || (is_refused_for_good && resolution.decision == Decision::Retry);
+    if !may_be_resolved || !same_attempt {
         return Err(StateError::Conflict {
             resource: resource(&row.effect_id),
             winner: format!(
@@ -180,7 +186,7 @@ pub(crate) fn resolve(
         });
     }
     change.expect_revision(resolution.expected_revision)?;
-    let mut settled = Settled::plain(EffectState::Ambiguous, resolution.state());
+    let mut settled = Settled::plain(row.state, resolution.state());
     match &resolution.decision {
         Decision::Confirm {
             receipt,
@@ -200,7 +206,7 @@ pub(crate) fn resolve(
         Decision::Reject { reason } => settled.error = Some(error_payload(reason)?),
     }
     change.transition(row.state.as_str(), settled.to.as_str())?;
-    // The attempt row stays as it is: the attempt *was* ambiguous, and the effect is resolved on other evidence.
+    // The attempt row stays as it is: the attempt *was* ambiguous or refused, and the effect is resolved on other evidence.
     store::settle(&change.kernel_sql(), &row, &settled, "", change.now())?;
     Ok(Outcome::Accepted(resolution.resolved(false)))
 }
