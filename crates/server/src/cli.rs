@@ -1,6 +1,7 @@
 //! What may be typed. Nothing is done here; docs/COMMAND.md names every command and every flag, which a test checks.
 
 pub(crate) mod channels;
+pub(crate) mod controllers;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -91,6 +92,9 @@ pub(crate) enum Verb {
     /// Show decisions to people in other places than this terminal, and take their answers.
     #[command(subcommand)]
     Channels(channels::ChannelsVerb),
+    /// Look after managed resources: what is wanted, which controllers make so.
+    #[command(subcommand)]
+    Controllers(controllers::ControllersVerb),
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
     /// Execute one run for the process that started this one: what `work --isolate` launches.
@@ -455,6 +459,8 @@ pub(crate) struct PathArgs {
 pub(crate) enum SchemaVerb {
     /// Of workflow files.
     Workflow,
+    /// Of resource files, which `controllers apply` reads.
+    Resource,
 }
 
 #[derive(Debug, Subcommand)]

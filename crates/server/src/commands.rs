@@ -3,6 +3,7 @@
 mod answer;
 mod channels;
 mod control;
+mod controllers;
 mod decide;
 mod decisions;
 mod documents;
@@ -170,13 +171,14 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::State(StateVerb::Verify(args)) => state::verify(context, args),
         Verb::State(StateVerb::Backup(args)) => state::backup(context, args),
         Verb::State(StateVerb::Restore(args)) => state::restore(context, args),
-        Verb::Schema(_) => documents::schema(context),
+        Verb::Schema(verb) => documents::schema(context, verb),
         Verb::Effects(EffectsVerb::List(args)) => effects::list(context, args),
         Verb::Effects(EffectsVerb::Resolve(args)) => effects::resolve(context, args),
         Verb::Updates(args) => records::updates(context, args),
         Verb::FollowUps(FollowUpsVerb::List(args)) => records::list(context, &args.run),
         Verb::FollowUps(FollowUpsVerb::Queue(args)) => records::queue(context, args),
         Verb::FollowUps(FollowUpsVerb::Remove(args)) => records::remove(context, args),
+        Verb::Controllers(verb) => controllers::controllers(context, verb),
         Verb::Completions(args) => documents::completions(context, args),
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use holdpoint_channels::ChannelError;
+use holdpoint_controllers::ControllerError;
 use holdpoint_decisions::DecisionError;
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::{Refusal, Resource, StateError};
@@ -91,6 +92,9 @@ pub(crate) enum CommandError {
     /// A channel.
     #[error(transparent)]
     Channel(ChannelError),
+    /// A command on managed resources failed.
+    #[error(transparent)]
+    Controller(ControllerError),
     /// A workflow file.
     #[error(transparent)]
     File(#[from] FileError),
@@ -107,6 +111,20 @@ pub(crate) enum CommandError {
     Usage {
         /// What it says.
         message: String,
+    },
+    /// A file of resources can't be taken.
+    #[error(transparent)]
+    Manifest(FileError),
+    /// Somebody changed what a resource wants after it was compared.
+    #[error(
+        "somebody changed what {target} wants after it was compared, so that it was not written; apply again{}",
+        match earlier { 0 => String::new(), 1 => " (the resource before it in the file was applied)".to_owned(), count => format!(" (the {count} resources before it in the file were applied)") }
+    )]
+    ResourceChanged {
+        /// The resource.
+        target: String,
+        /// How many resources of the file were applied before.
+        earlier: usize,
     },
     /// No workflow of that name in any of the places.
     #[error(
@@ -193,6 +211,16 @@ pub(crate) enum CommandError {
     },
 }
 
+impl From<ControllerError> for CommandError {
+    fn from(error: ControllerError) -> Self {
+        match error {
+            ControllerError::State(error) => Self::State(error),
+            ControllerError::Workflow(error) => Self::Workflow(error),
+            other => Self::Controller(other),
+        }
+    }
+}
+
 impl From<ChannelError> for CommandError {
     fn from(error: ChannelError) -> Self {
         match error {
@@ -226,6 +254,17 @@ impl CommandError {
                 DecisionError::State(error) => error.code(),
                 _ => "decision",
             },
+            Self::Controller(error) => match error {
+                ControllerError::Invalid(_) => "input",
+                ControllerError::NotFound { .. } | ControllerError::NoChild(_) => "notFound",
+                ControllerError::Deleting { .. } | ControllerError::NotForced { .. } => "conflict",
+                ControllerError::Corrupt { .. } => "corrupt",
+                ControllerError::Workflow(error) => error.code(),
+                ControllerError::State(error) => error.code(),
+                _ => "controller",
+            },
+            Self::Manifest(_) => "resourceFile",
+            Self::ResourceChanged { .. } => "conflict",
             Self::Channel(error) => match error {
                 ChannelError::Name => "input",
                 ChannelError::Config(_) => "configuration",
@@ -262,6 +301,9 @@ impl CommandError {
                 | StateError::Conflict { resource, .. }
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
+            Self::Controller(ControllerError::State(
+                StateError::StaleRevision { resource, .. } | StateError::NotFound { resource },
+            )) => Some(resource.clone()),
             Self::Workflow(error) | Self::Decision(DecisionError::Workflow(error)) => {
                 error.resource()
             }
@@ -272,6 +314,9 @@ impl CommandError {
             Self::Decision(_)
             | Self::NoDecision { .. }
             | Self::Channel(_)
+            | Self::Controller(_)
+            | Self::Manifest(_)
+            | Self::ResourceChanged { .. }
             | Self::State(_)
             | Self::File(_)
             | Self::Input { .. }
@@ -299,6 +344,22 @@ impl CommandError {
                 DecisionError::State(error) => of_state(error),
                 _ => ExitStatus::Failed,
             },
+            Self::Controller(error) => match error {
+                ControllerError::Invalid(_) => ExitStatus::Usage,
+                ControllerError::NotFound { .. } | ControllerError::NoChild(_) => {
+                    ExitStatus::NotFound
+                }
+                ControllerError::Deleting { .. }
+                | ControllerError::NotForced { .. }
+                | ControllerError::RequestConflict { .. } => ExitStatus::Conflict,
+                ControllerError::Unsteady { .. } => ExitStatus::Busy,
+                ControllerError::Corrupt { .. } => ExitStatus::Refused,
+                ControllerError::Workflow(error) => of_workflow(error),
+                ControllerError::State(error) => of_state(error),
+                _ => ExitStatus::Failed,
+            },
+            Self::Manifest(_) => ExitStatus::Usage,
+            Self::ResourceChanged { .. } => ExitStatus::Conflict,
             Self::Channel(error) => match error {
                 ChannelError::Name | ChannelError::Config(_) => ExitStatus::Usage,
                 ChannelError::NotAmbiguous(_) => ExitStatus::NotFound,

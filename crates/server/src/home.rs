@@ -6,6 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use holdpoint_controllers::manifest::{self, KnownController};
+use holdpoint_controllers::model::{ControllerName, ProjectPath};
+use holdpoint_controllers::{ControllerError, file_set};
 use holdpoint_decisions::duty::DecisionDuty;
 use holdpoint_decisions::effects::SettlePresentations;
 use holdpoint_decisions::{node, plan_approval};
@@ -159,6 +162,54 @@ pub(crate) fn file_schema() -> Result<Value, CommandError> {
     let registry = Registry::default();
     furnish(&registry, Vec::new())?;
     Ok(registry.json_schema())
+}
+
+/// The project: a directory that is there, by its one name, so that two ways to it are one project.
+pub(crate) fn project(directory: Option<&Path>) -> Result<ProjectPath, CommandError> {
+    let directory = directory.unwrap_or_else(|| Path::new("."));
+    let canonical = directory
+        .canonicalize()
+        .map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => CommandError::NoFile {
+                path: directory.to_owned(),
+            },
+            _ => CommandError::Io {
+                action: format!("finding {}", directory.display()),
+                source,
+            },
+        })?;
+    let wrong = |problem: String| CommandError::input("project", problem);
+    if !canonical.is_dir() {
+        return Err(wrong(format!("{} is no directory", directory.display())));
+    }
+    let text = canonical
+        .to_str()
+        .ok_or_else(|| wrong(format!("{} is not UTF-8; rename it", canonical.display())))?;
+    Ok(ProjectPath::new(text).map_err(ControllerError::from)?)
+}
+
+/// What is known of the controllers that this program has.
+pub(crate) fn known_controllers() -> Result<Vec<KnownController>, CommandError> {
+    Ok(vec![file_set::known().map_err(ControllerError::from)?])
+}
+
+/// Their names.
+pub(crate) fn controller_names() -> Result<Vec<ControllerName>, CommandError> {
+    let known = known_controllers()?;
+    Ok(known.into_iter().map(|known| known.name).collect())
+}
+
+/// The status that a new resource of a controller begins with. A controller that this program does not have gives none here.
+pub(crate) fn initial_status(controller: &ControllerName) -> Value {
+    match controller.as_str() {
+        file_set::NAME => json!({}),
+        _ => Value::Null,
+    }
+}
+
+/// The JSON Schema of the resource files that this program reads.
+pub(crate) fn resource_schema() -> Result<Value, CommandError> {
+    Ok(manifest::json_schema(&known_controllers()?))
 }
 
 /// Reads a workflow by file or by name.

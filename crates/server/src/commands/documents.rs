@@ -4,14 +4,17 @@ use clap::error::ErrorKind;
 use serde_json::json;
 
 use super::Context;
-use crate::cli::{self, CompletionsArgs};
+use crate::cli::{self, CompletionsArgs, SchemaVerb};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
 use crate::output::Output;
 
-/// `schema workflow`.
-pub(super) fn schema(context: &Context) -> Result<ExitStatus, CommandError> {
-    let schema = home::file_schema()?;
+/// `schema workflow`, `schema resource`.
+pub(super) fn schema(context: &Context, verb: &SchemaVerb) -> Result<ExitStatus, CommandError> {
+    let schema = match verb {
+        SchemaVerb::Workflow => home::file_schema()?,
+        SchemaVerb::Resource => home::resource_schema()?,
+    };
     if context.output.is_json() {
         context.output.document(&schema)?;
     } else {

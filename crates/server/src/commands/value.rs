@@ -31,7 +31,7 @@ pub(crate) fn text(what: &'static str, text: &str) -> Result<String, CommandErro
 }
 
 /// The bytes of a file, or of standard input.
-fn file_bytes(what: &'static str, file: &str) -> Result<Vec<u8>, CommandError> {
+pub(super) fn file_bytes(what: &'static str, file: &str) -> Result<Vec<u8>, CommandError> {
     let mut bytes = Vec::new();
     let read = if file == "-" {
         std::io::stdin()

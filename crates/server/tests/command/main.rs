@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod controllers;
 mod crash;
 mod decisions;
 mod documents;

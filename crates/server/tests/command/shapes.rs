@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use crate::controllers::SITE;
 use crate::decisions::RELEASE;
 use crate::documents::documentation;
 use crate::records::TELLING;
@@ -83,6 +84,20 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     note("answer refused", &["answer", &run, "sink"]);
     note("answer to a decision", &["answer", &run, "ship"]);
     note("decision cancel", &["decision", "cancel", &run]);
+    home.write("site.resource.yaml", SITE);
+    let (apply, file) = ("apply", "site.resource.yaml");
+    note("controllers apply", &["controllers", apply, file]);
+    let mut resource = |verb: &str, more: &[&str]| {
+        let args = [&["controllers", verb, "file-set", "site"], more].concat();
+        note(&format!("controllers {verb}"), &args);
+    };
+    resource("get", &[]);
+    resource("explain", &[]);
+    resource("reconcile", &[]);
+    resource("delete", &[]);
+    let reason = ["nobody", "--reason", "to see"];
+    resource("force-finalizer", &reason);
+    note("controllers list", &["controllers", "list"]);
 
     // Tables are a matter of the schema, not of this document.
     status["rows"].take();
