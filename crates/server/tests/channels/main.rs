@@ -12,6 +12,7 @@
 mod crashes;
 mod deaths;
 mod outside;
+mod races;
 mod round;
 mod setup;
 mod store;
