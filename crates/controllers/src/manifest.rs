@@ -194,15 +194,13 @@ mod tests {
 
     fn told(name: &str, text: &str) -> String {
         match read(name, text.as_bytes(), &[file_set::known().unwrap()]) {
-            Ok(found) => found
-                .iter()
-                .map(|manifest| {
-                    format!(
-                        "{}: {}/{} {}\n",
-                        manifest.position, manifest.controller, manifest.key, manifest.spec
-                    )
-                })
-                .collect(),
+            Ok(found) => {
+                let line = |manifest: &Manifest| {
+                    let (at, controller) = (manifest.position, &manifest.controller);
+                    format!("{at}: {controller}/{} {}", manifest.key, manifest.spec)
+                };
+                found.iter().map(line).collect::<Vec<_>>().join("\n") + "\n"
+            }
             Err(error) => format!("{error}\n"),
         }
     }

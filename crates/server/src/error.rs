@@ -301,9 +301,6 @@ impl CommandError {
                 | StateError::Conflict { resource, .. }
                 | StateError::NotFound { resource },
             ) => Some(resource.clone()),
-            Self::Controller(ControllerError::State(
-                StateError::StaleRevision { resource, .. } | StateError::NotFound { resource },
-            )) => Some(resource.clone()),
             Self::Workflow(error) | Self::Decision(DecisionError::Workflow(error)) => {
                 error.resource()
             }
@@ -359,7 +356,6 @@ impl CommandError {
                 _ => ExitStatus::Failed,
             },
             Self::Manifest(_) => ExitStatus::Usage,
-            Self::ResourceChanged { .. } => ExitStatus::Conflict,
             Self::Channel(error) => match error {
                 ChannelError::Name | ChannelError::Config(_) => ExitStatus::Usage,
                 ChannelError::NotAmbiguous(_) => ExitStatus::NotFound,
@@ -375,7 +371,7 @@ impl CommandError {
             | Self::NoEffect { .. }
             | Self::NoDecision { .. }
             | Self::NoScope { .. } => ExitStatus::NotFound,
-            Self::Held { .. } => ExitStatus::Conflict,
+            Self::Held { .. } | Self::ResourceChanged { .. } => ExitStatus::Conflict,
             Self::Interrupted => ExitStatus::Cancelled,
             Self::Io { .. } => ExitStatus::Failed,
         }

@@ -244,7 +244,8 @@ mod tests {
                 |(at, problem)| format!("{at} {problem}"),
                 |()| "ok".to_owned(),
             );
-            told += &format!("{found}\n");
+            told.push_str(&found);
+            told.push('\n');
         }
         insta::assert_snapshot!(told, @r#"
         ok

@@ -72,8 +72,8 @@ fn list(context: &Context, args: &ListArgs) -> Result<ExitStatus, CommandError> 
             || CommandError::input("after", "it is no cursor: take `next` of the page before");
         let (controller, key) = cursor.split_once('/').ok_or_else(wrong)?;
         filter.after = Some((
-            controller.parse().map_err(|_| wrong())?,
-            key.parse().map_err(|_| wrong())?,
+            controller.parse().ok().ok_or_else(wrong)?,
+            key.parse().ok().ok_or_else(wrong)?,
         ));
     }
     let mut found = Vec::new();
