@@ -21,7 +21,8 @@ use crate::{operations, store};
 ///
 /// # Errors
 ///
-/// [`ControllerError::RequestConflict`] when the key was used with another kind, request or generation;
+/// [`ControllerError::RequestConflict`] when the key was used with another kind, request or generation (what an older generation left open
+/// is observed all the same);
 /// [`ControllerError::DeletedMeanwhile`] when the pass does not know that its resource is to be deleted;
 /// [`holdpoint_state::StateError::ClaimLost`]. Nothing was written, and nothing may be done.
 pub fn begin(
@@ -65,7 +66,7 @@ fn known(
         "kind"
     } else if known.record.request_fingerprint != Payload::json(&request.request)?.digest() {
         "request"
-    } else if known.record.generation != seen.generation {
+    } else if known.record.generation != seen.generation && !is_left_over(&known, seen) {
         "generation"
     } else {
         return Ok(Some(known));
@@ -75,6 +76,28 @@ fn known(
         key: request.key.to_string(),
         difference,
     })
+}
+
+/// Whether an act of an older generation is open: a pass of it died in the middle, and then somebody changed the spec. Only a pass can find
+/// out what became of it, and until one does, the resource can't be deleted. It is observed, and never done again.
+fn is_left_over(known: &StoredEffect, seen: &Seen) -> bool {
+    let is_open = matches!(known.state, EffectState::Applying | EffectState::Ambiguous);
+    is_open && known.record.generation < seen.generation
+}
+
+/// Closes an act of an older generation that did not happen.
+fn give_up(
+    change: &mut Change<'_>,
+    request: &EffectRequest,
+    generation: u64,
+) -> Result<EffectRecord, ControllerError> {
+    let wish = stored_request(request, generation)?;
+    let EffectStart::Execute(attempt) = change.begin_effect(&wish)? else {
+        return Err(missing(change, &request.key));
+    };
+    let error = "it did not happen, and another generation is wanted by now".to_owned();
+    change.settle_effect(&attempt, Settlement::Rejected { error })?;
+    Ok(stored(change, &request.key)?.record)
 }
 
 fn attempt(
@@ -126,8 +149,9 @@ fn missing(change: &Change<'_>, key: &EffectKey) -> ControllerError {
 
 /// Says what the provider knows of an act that an earlier pass left open.
 ///
-/// Applied: it is settled with its external reference. Not applied: the old attempt is closed and the next one begins. It can't tell: the
-/// act is indeterminate, and waits for a person. Asking failed: nothing changes, and the pass should fail.
+/// Applied: it is settled with its external reference. Not applied: the old attempt is closed and the next one begins; an act that an older
+/// generation asked for is closed as rejected instead. It can't tell: the act is indeterminate, and waits for a person. Asking failed:
+/// nothing changes, and the pass should fail.
 ///
 /// # Errors
 ///
@@ -147,6 +171,11 @@ pub fn observed(
             return Ok(Outcome::Adopted(EffectStep::Observe(before.record)));
         }
         let after = change.record_observation(&before.record.effect_id, &observation)?;
+        if after == EffectState::Pending && before.record.generation != seen.generation {
+            let record = give_up(change, &request, before.record.generation)?;
+            change.record(facts(&json!({ "reconcileId": seen.reconcile_id, "key": request.key, "state": record.state }))?);
+            return Ok(Outcome::Accepted(EffectStep::Known(record)));
+        }
         if after == EffectState::Pending {
             return attempt(change, &seen, &request).map(Outcome::Accepted);
         }

@@ -1,5 +1,6 @@
 //! The promises of the domain, through its public surface.
 
+mod superseded;
 mod support;
 
 mod applied;
