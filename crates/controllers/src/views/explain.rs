@@ -110,7 +110,7 @@ impl std::fmt::Display for Blocker {
                 ..
             } => write!(
                 formatter,
-                "the last {consecutive_errors} passes failed: {}",
+                "{consecutive_errors} failed in a row, the last pass with: {}",
                 last_error.as_deref().unwrap_or("no error is stored")
             ),
             Self::HeldLease { .. } => write!(formatter, "a pass works on it"),

@@ -4,3 +4,11 @@ mod superseded;
 mod support;
 
 mod applied;
+mod children;
+mod damage;
+mod deletion;
+mod effects;
+mod passes;
+mod queue;
+mod reading;
+mod status;
