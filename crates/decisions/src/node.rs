@@ -66,6 +66,7 @@
 //! ```
 
 mod choices;
+mod consent;
 pub mod file;
 mod plan;
 
@@ -145,6 +146,7 @@ struct Parts {
     subject: Part<Value>,
     deadline: Part<Deadline>,
     answerers: Answerers,
+    silence_is_consent: bool,
 }
 
 impl HumanDecision<AnyChoice> {
@@ -173,6 +175,7 @@ impl<C> HumanDecision<C> {
                 subject: Part::Fixed(Value::Null),
                 deadline: Part::Fixed(Deadline::None),
                 answerers: Answerers::Anyone,
+                silence_is_consent: false,
             }),
             choices: PhantomData,
         }
@@ -257,6 +260,13 @@ impl<C> HumanDecision<C> {
     #[must_use]
     pub fn by_another_person(self) -> Self {
         self.with(|parts| parts.answerers = Answerers::AnotherPerson)
+    }
+
+    /// Says that an automatic answer which permits something is meant. Otherwise
+    /// [`Definition::warnings`](holdpoint_workflows::definition::Definition::warnings) tells of it, and the log when it is computed.
+    #[must_use]
+    pub fn silence_is_consent(self) -> Self {
+        self.with(|parts| parts.silence_is_consent = true)
     }
 
     /// The node kind, for [`Workflow::node`]. Its routes are a switch on `$.choice` with exactly one case for each choice, which is checked
@@ -369,6 +379,13 @@ impl Parts {
             answerers: self.answerers,
         };
         plan.check().map_err(|invalid| refused(&invalid))?;
+        // What is fixed was told when the definition was built.
+        let is_computed = self.deadline.fixed().is_none();
+        if let Some(warning) = consent::warning(&plan.deadline, &plan.choices)
+            .filter(|_| is_computed && !self.silence_is_consent)
+        {
+            tracing::warn!("{warning}");
+        }
         Ok(plan)
     }
 
@@ -412,6 +429,17 @@ impl CustomNode for Node {
             on: CHOICE_PATH.to_owned(),
             names,
         })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let (Some(deadline), Ok(choices)) = (self.0.deadline.fixed(), &self.0.choices) else {
+            return Vec::new();
+        };
+        let warning = consent::warning(deadline, choices);
+        warning
+            .filter(|_| !self.0.silence_is_consent)
+            .into_iter()
+            .collect()
     }
 
     fn execute(&self, context: &NodeContext<'_>) -> Result<NodeStep, NodeError> {

@@ -242,6 +242,8 @@ fn decision<C: crate::node::ChoiceSet>() -> HumanDecision<C> {
             Ok(json!({ "plan": input.plan, "round": input.round }))
         })
         .until_computed(|context| Ok(input(context)?.deadline()))
+        // That is what the policy `auto` says.
+        .silence_is_consent()
 }
 
 /// The node that asks in this round.

@@ -195,6 +195,24 @@ impl Definition {
         &self.0.nodes
     }
 
+    /// What is allowed and still deserves a second look of its author: the node and a sentence, in the order of the nodes, also of the
+    /// workflows that are included.
+    pub fn warnings(&self) -> Vec<(NodeId, String)> {
+        let of_node = |(id, node): (&NodeId, &Node)| match &node.kind {
+            NodeKind::Custom(custom) => custom
+                .warnings()
+                .into_iter()
+                .map(|warning| (id.clone(), warning))
+                .collect(),
+            NodeKind::Compute(_)
+            | NodeKind::Action(_)
+            | NodeKind::Checkpoint(_)
+            | NodeKind::Agent(_)
+            | NodeKind::Notify(_) => Vec::new(),
+        };
+        self.0.nodes.iter().flat_map(of_node).collect()
+    }
+
     /// The node with this id.
     pub fn node(&self, id: &NodeId) -> Option<&Node> {
         self.0.nodes.get(id)

@@ -69,6 +69,8 @@ struct Document {
     expires_at: Option<Template>,
     #[serde(default)]
     answerers: Option<Answerers>,
+    #[serde(default)]
+    silence_is_consent: bool,
 }
 
 #[derive(Deserialize)]
@@ -180,6 +182,11 @@ impl FileKind for DecisionInFiles {
                     "description": "Who may answer: `anotherPerson` refuses whoever asked for the run. Default `anyone`.",
                     "enum": Answerers::ALL,
                 },
+                "silenceIsConsent": {
+                    "description": "Says that an automatic answer which permits something is meant; otherwise a warning tells of it.",
+                    "type": "boolean",
+                    "default": false,
+                },
                 "onTimeout": any("The automatic answer: `{afterMs, response}`. From then on no person may answer. An expression may give null."),
                 "expiresAt": any("An instant (RFC 3339, such as `2026-09-01T00:10:00Z`) from which on nobody may answer: the run is cancelled. Not together with onTimeout. An expression may give null."),
             },
@@ -255,6 +262,9 @@ impl FileKind for DecisionInFiles {
                         .map_err(|problem| NodeError::named("InvalidDecision", problem))
                 }),
             };
+        }
+        if document.silence_is_consent {
+            decision = decision.silence_is_consent();
         }
         if document.answerers == Some(Answerers::AnotherPerson) {
             decision = decision.by_another_person();

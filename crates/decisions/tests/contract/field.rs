@@ -185,3 +185,40 @@ fn case_073_what_is_demanded_is_part_of_what_is_asked_and_shown() {
     let request = views::request(&fixture.snapshot(), &open).unwrap().unwrap();
     assert_eq!(request.document().get("answerers"), None);
 }
+
+fn silent(choice: &str, change: impl Fn(HumanDecision) -> HumanDecision) -> Vec<String> {
+    let choices = Choices::new([
+        ("pay", Choice::new("Pay")),
+        ("keep", Choice::new("Keep the money")),
+    ])
+    .unwrap();
+    let gate = HumanDecision::between("Pay?", choices).until(Deadline::OnTimeout(OnTimeout {
+        after_ms: 600_000.0,
+        response: json!({ "choice": choice }),
+    }));
+    let inner = Workflow::new("paying")
+        .start_at("gate")
+        .node("gate", change(gate).into_kind())
+        .switch("gate", "$.choice", [("pay", "end"), ("keep", "end")])
+        .compute("end", |ctx| ctx.output::<Value>("gate"))
+        .build()
+        .unwrap();
+    let told = inner.warnings();
+    told.into_iter()
+        .map(|(node, warning)| format!("{node}: {warning}"))
+        .collect()
+}
+
+#[test]
+fn case_068_an_automatic_answer_that_permits_is_told_when_it_is_built() {
+    let told = silent("pay", |gate| gate);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].starts_with("gate: silence means yes"), "{told:?}");
+    assert_eq!(silent("keep", |gate| gate), [""; 0]);
+    // Said to be meant, it is no surprise any more.
+    assert_eq!(silent("pay", HumanDecision::silence_is_consent), [""; 0]);
+    // What is said about it decides nothing: runs of the one definition go on with the other.
+    let snapshot = |gate: HumanDecision| format!("{gate:?}");
+    let gate = || HumanDecision::between("Pay?", choices());
+    assert_eq!(snapshot(gate()), snapshot(gate().silence_is_consent()));
+}

@@ -15,7 +15,7 @@ use crate::error::{CommandError, ExitStatus};
 use crate::home;
 use crate::output::json::Run;
 use crate::output::progress::Progress;
-use crate::output::text;
+use crate::output::{Output, text};
 use crate::signals::Interrupts;
 
 /// How often a run is looked at for what changed, and Ctrl-C for having been pressed.
@@ -33,6 +33,9 @@ pub(super) fn run(context: &Context, args: &RunArgs) -> Result<ExitStatus, Comma
         ));
     }
     let file = home::workflow(context.cli.home.as_deref(), &args.workflow)?;
+    for (node, warning) in file.definition.warnings() {
+        Output::warning(&format!("node {node}: {warning}"));
+    }
     let input = match &args.input {
         Some(text) => value::read("input", text)?,
         None => json!({}),

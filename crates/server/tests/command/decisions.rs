@@ -456,3 +456,31 @@ fn case_073_who_started_a_run_at_this_terminal_does_not_approve_it_here() {
     home.ok(&["decision", "cancel", &run]);
     home.ok(&["state", "verify"]);
 }
+
+#[test]
+fn case_068_a_file_whose_silence_means_yes_is_told_when_it_is_read() {
+    let permits = RELEASE.replace(
+        "{ jq: '$input.onTimeout' }",
+        "{ afterMs: 600000, response: { choice: ship } }",
+    );
+    let warned = |file: &str| {
+        let home = Home::with("release.workflow.yaml", file);
+        let done = home.run(&["run", "release.workflow.yaml", "--detach"]);
+        assert_eq!(done.status, 0);
+        done.stderr
+    };
+    let told = warned(&permits);
+    assert!(
+        told.starts_with("warning: node review: silence means yes"),
+        "{told}"
+    );
+    let meant = permits.replace(
+        "      audience: release\n",
+        "      audience: release\n      silenceIsConsent: true\n",
+    );
+    assert_eq!(warned(&meant), "");
+    assert_eq!(
+        warned(&permits.replace("{ choice: ship }", "{ choice: stop }")),
+        ""
+    );
+}

@@ -62,6 +62,11 @@ pub trait CustomNode: Send + Sync + 'static {
         None
     }
 
+    /// What is allowed of the node and still deserves a second look of its author, each a sentence. It decides nothing.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Executes one attempt. It may be called again after a crash: what acts on the world belongs under an effect of the domain that
     /// brings the kind, reserved where it parks.
     ///
