@@ -64,11 +64,13 @@ impl Hub {
                     || 0 < state.reserved
                     || lines.iter().any(Line::is_busy);
                 let left = limit.saturating_sub(elapsed());
-                if !busy && state.idle_after_sweep && lines.iter().all(Line::is_idle) {
-                    return (state, Some(left));
-                }
+                // A search that went on when this one was asked for may have read the store, and the clock, before.
                 let searched =
                     !state.wants_sweep && !state.sweeping && lines.iter().all(Line::was_searched);
+                let found_nothing = state.idle_after_sweep && lines.iter().all(Line::is_idle);
+                if !busy && searched && found_nothing {
+                    return (state, Some(left));
+                }
                 let now = self.clock.monotonic();
                 let patient = state.patient_until.is_some_and(|until| now < until)
                     || lines.iter().any(|line| line.holds_back(now));

@@ -203,3 +203,57 @@ fn what_was_given_back_during_a_search_is_searched_for_again() {
     found(&["a"]);
     assert!(hub.lock().lines.iter().all(Line::waits));
 }
+
+#[test]
+fn a_search_that_went_on_when_idleness_was_asked_for_is_no_answer() {
+    let hub = Arc::new(hub());
+    hub.open_lines(1);
+    let nothing = || Searched::Found {
+        keys: Vec::new(),
+        limit: 16,
+        batch: 16,
+    };
+    // Both searches have begun, and may have read the store already.
+    assert!(hub.wait_for_sweep(60_000).is_some());
+    assert!(hub.wait_for_search(0, 60_000).is_some());
+    let waiting = Arc::clone(&hub);
+    let idle = std::thread::spawn(move || waiting.wait_until_idle(Duration::from_secs(30)));
+    while !hub.lock().wants_sweep {
+        std::thread::yield_now();
+    }
+    hub.found(Vec::new(), 16);
+    hub.searched(0, nothing());
+    // What became due in between is found by those that were asked for.
+    assert!(hub.wait_for_sweep(60_000).is_some());
+    assert!(hub.wait_for_search(0, 60_000).is_some());
+    hub.found(Vec::new(), 16);
+    assert!(!idle.is_finished());
+    let found = Searched::Found {
+        keys: vec!["late".to_owned()],
+        limit: 16,
+        batch: 16,
+    };
+    hub.searched(0, found);
+    let Some(Next::Item(item)) = hub.take() else {
+        panic!("it was not found");
+    };
+    assert!(!idle.is_finished());
+    hub.give_back_item(&item, Left::Done, BackOff::default());
+    let serving = Arc::clone(&hub);
+    let sweep = std::thread::spawn(move || {
+        while serving.wait_for_sweep(60_000).is_some() {
+            serving.found(Vec::new(), 16);
+        }
+    });
+    let serving = Arc::clone(&hub);
+    let search = std::thread::spawn(move || {
+        while serving.wait_for_search(0, 60_000).is_some() {
+            serving.searched(0, nothing());
+        }
+    });
+    assert!(idle.join().unwrap().is_some());
+    hub.drain();
+    hub.close();
+    sweep.join().unwrap();
+    search.join().unwrap();
+}
