@@ -417,17 +417,25 @@ impl Workflows {
         &self,
         change: &SettingsChange,
     ) -> Result<Receipt<SettingsChanged>, WorkflowError> {
+        let definition = self.definition_of(change.run())?;
+        commands::change_settings(&self.db, &definition, change)
+    }
+
+    /// The definition that a run is pinned to, as this program has it.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkflowError::NoRun`]; [`WorkflowError::NoWorkflow`] when this program does not have the definition.
+    pub fn definition_of(&self, run: &RunId) -> Result<Definition, WorkflowError> {
         let (source, digest) = {
             let snapshot = self.db.snapshot()?;
-            views::pinned(&snapshot, change.run())?.ok_or_else(|| no_run(change.run()))?
+            views::pinned(&snapshot, run)?.ok_or_else(|| no_run(run))?
         };
-        let definition = self
-            .resolver
+        self.resolver
             .resolve(&source, digest)
             .map_err(|unresolved| WorkflowError::NoWorkflow {
                 name: format!("{} ({unresolved})", source.reference()),
-            })?;
-        commands::change_settings(&self.db, &definition, change)
+            })
     }
 
     /// The live settings of a run: one document for each workflow in it that has any.

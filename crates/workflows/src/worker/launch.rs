@@ -121,7 +121,8 @@ impl WorkerLauncher {
         &self.program
     }
 
-    pub(super) fn limits(&self) -> &WorkerLimits {
+    /// The bounds.
+    pub fn limits(&self) -> &WorkerLimits {
         &self.limits
     }
 
