@@ -80,6 +80,26 @@ pub enum ControllerError {
         /// What is wrong.
         problem: String,
     },
+    /// This program has no such controller. Register it first.
+    #[error("no controller {controller} is registered here")]
+    NotRegistered {
+        /// Its name, or its type.
+        controller: String,
+    },
+    /// This program has a controller of this name, or of this type. One of a kind is enough.
+    #[error("a controller {controller} is registered already, or another one of its type")]
+    Registered {
+        /// Its name.
+        controller: String,
+    },
+    /// A document does not have the shape that the controller's types read or write.
+    #[error("the {what} does not have the shape that the controller reads: {problem}")]
+    Shape {
+        /// The spec or the status.
+        what: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
     /// The workflows domain refused its part.
     #[error(transparent)]
     Workflow(#[from] WorkflowError),

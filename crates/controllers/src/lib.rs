@@ -39,6 +39,9 @@
 //! - [`commands`]: the public verbs. Each checks its input, builds a command and calls the store.
 //! - `store`: the only room that writes, on this domain's tables only.
 //! - [`views`]: the only room that reads for people and hosts; it never writes.
+//! - [`Controllers`]: the controllers of a program, their typed verbs, and how a scheduler executes their passes; its page shows one at
+//!   work. [`Controller`], [`Pass`], [`Action`], [`ExternalEffect`] and [`finalizer`] are what a program writes.
+//! - `runtime`: passes as work of the scheduler; `isolated`: passes in worker processes; `host`: what a pass may commit.
 //! - `hooks`: what is done in the transactions of runs and effects; [`duty`]: the background work that a scheduler does.
 //! - [`manifest`]: files that say which resources there shall be; [`file_set`]: a controller that works on this machine alone.
 //! - `verify`: the invariants.
@@ -52,7 +55,17 @@ mod store;
 pub mod commands;
 pub mod views;
 
+mod child;
+mod controller;
+mod external;
+pub mod finalizer;
+mod pass;
+
+mod controllers;
 pub mod duty;
+mod host;
+mod isolated;
+mod runtime;
 
 pub mod file_set;
 pub mod manifest;
@@ -64,8 +77,14 @@ mod verify;
 use holdpoint_state::Domain;
 use holdpoint_state::schema::Projector;
 
+pub use child::Child;
+pub use controller::{Action, Controller, PassError, TIME_LIMIT};
+pub use controllers::{Controllers, Managed, ManagedBy};
 pub use error::ControllerError;
+pub use external::{Acted, EffectCall, ExternalEffect, Observed};
+pub use isolated::PassWorker;
 pub use model::{ManagedResource, Target, Uid};
+pub use pass::Pass;
 
 /// The controllers domain, to be composed after [`holdpoint_state::DOMAIN`] and [`holdpoint_workflows::DOMAIN`].
 pub const DOMAIN: Domain = Domain {

@@ -275,7 +275,11 @@ fn wish_key(claim: &PassClaim, key: &str) -> Result<String, ControllerError> {
 }
 
 /// The run of a child of the claimed resource. The claim is renewed with it, as by each message of a pass.
-fn run_of(db: &Database, claim: &PassClaim, child: &RequestKey) -> Result<RunId, ControllerError> {
+pub(crate) fn run_of(
+    db: &Database,
+    claim: &PassClaim,
+    child: &RequestKey,
+) -> Result<RunId, ControllerError> {
     renew(db, claim)?;
     let children = views::children(&db.snapshot()?, claim.uid())?;
     let found = children

@@ -1,5 +1,6 @@
 //! K5 and K6: a host takes a resource for one pass.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdpoint_state::clock::{Clock, UnixMillis};
@@ -48,7 +49,7 @@ impl Claiming {
 /// All verbs of a pass take it by reference, so that a host can end a pass whose code still runs. After the end it gives no right.
 #[derive(Debug)]
 pub struct PassClaim {
-    lease: Claim,
+    lease: Arc<Claim>,
     resource: ManagedResource,
     seen: Seen,
     /// The revision that the resource has if nobody but this pass changed it. It is counted here and never read again: reading it would hide
@@ -98,7 +99,7 @@ impl PassClaim {
     }
 
     /// The kernel's claim: its owner, its generation, and when its time is up.
-    pub fn lease(&self) -> &Claim {
+    pub fn lease(&self) -> &Arc<Claim> {
         &self.lease
     }
 
@@ -173,7 +174,7 @@ pub fn claim(db: &Database, claiming: &Claiming) -> Result<Option<PassClaim>, Co
     };
     let version = AtomicU64::new(claimed.revision);
     Ok(claimed.value.map(|(lease, resource, seen)| PassClaim {
-        lease,
+        lease: Arc::new(lease),
         resource,
         seen,
         version,

@@ -2,7 +2,7 @@
 
 use holdpoint_state::{Digest, Payload, StateError};
 use holdpoint_workflows::RunId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::names::{RequestKey, Uid};
@@ -61,7 +61,7 @@ impl ChildRequest {
 }
 
 /// What is known of a child.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildRecord {
     /// The request's id.

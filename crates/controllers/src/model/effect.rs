@@ -2,7 +2,7 @@
 
 use holdpoint_state::clock::UnixMillis;
 use holdpoint_state::{Digest, EffectAttempt, EffectId, EffectState};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::names::{EffectKey, Uid};
@@ -19,7 +19,7 @@ pub struct EffectRequest {
 }
 
 /// The states of an act as people see them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EffectOutcome {
     /// Not known yet: somebody may be acting.
@@ -47,7 +47,7 @@ impl From<EffectState> for EffectOutcome {
 }
 
 /// What is known of an act.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EffectRecord {
     /// The effect, whose id is also the idempotency token for the provider.

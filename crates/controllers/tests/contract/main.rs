@@ -11,4 +11,5 @@ mod effects;
 mod passes;
 mod queue;
 mod reading;
+mod runtime;
 mod status;
