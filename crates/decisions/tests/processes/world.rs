@@ -398,6 +398,7 @@ impl World {
             response: response(choice),
             source: Source::new(ChannelId::new("telegram:ops").unwrap(), "actor-100", key).unwrap(),
             idempotency_key: key.to_owned(),
+            person: None,
         }
     }
 
