@@ -72,6 +72,9 @@ mod verify;
 use holdpoint_state::Domain;
 use holdpoint_state::schema::{EffectType, Projector, Reach};
 
+#[doc(hidden)]
+pub use serde as __serde;
+
 pub use error::DecisionError;
 pub use model::{DecisionId, Judged};
 

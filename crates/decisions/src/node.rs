@@ -82,7 +82,7 @@ use holdpoint_workflows::definition::{
 };
 use serde_json::{Value, json};
 
-pub use choices::{AnyChoice, ChoiceSet, Given};
+pub use choices::{AnswerSet, AnyChoice, ChoiceSet, Given, read_answer};
 
 use crate::commands;
 use crate::error::DecisionError;
@@ -155,6 +155,11 @@ impl HumanDecision<AnyChoice> {
     pub fn of<S: ChoiceSet>(title: impl Into<String>) -> HumanDecision<S> {
         let all = S::ALL.iter().map(|choice| (choice.id(), choice.choice()));
         HumanDecision::new(title, Choices::new(all))
+    }
+
+    /// A decision as [`HumanDecision::of`], whose answers have a type: the output is read as an `A`.
+    pub fn answered_as<A: AnswerSet>(title: impl Into<String>) -> HumanDecision<A::Choice> {
+        Self::of::<A::Choice>(title)
     }
 
     /// A decision with this title between choices that are known only when the program runs. Its routes are checked when the workflow is

@@ -10,7 +10,7 @@ use holdpoint_decisions::model::{
     Block, Choice, Choices, OnTimeout, Presentation, Provenance, TextInput,
 };
 use holdpoint_decisions::node::{AskPeople as _, Deadline, Given, HumanDecision};
-use holdpoint_decisions::{choices, views};
+use holdpoint_decisions::{answers, choices, views};
 use holdpoint_state::{Actor, ActorKind};
 use holdpoint_workflows::commands::{Answer as CheckpointAnswer, AssistantText, Submission};
 use holdpoint_workflows::definition::{Definition, DefinitionError, NodeError, NodeKind, Workflow};
@@ -383,5 +383,75 @@ fn the_word_of_a_worker_changes_nothing_that_is_fixed() {
             said[member] = forged;
         }
         assert!(node.park_again(&said).is_none(), "{member}");
+    }
+}
+
+/// What is missing, as its author wrote it.
+#[derive(Debug, Clone, PartialEq)]
+struct Missing(String);
+
+impl From<String> for Missing {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+answers! {
+    /// What a reader says.
+    enum Reading of ReadingChoice {
+        /// It is good.
+        Good = "good" => "Good",
+        /// Something is missing.
+        Poor(Missing: TextInput::new("what", "What is missing?")) = "poor" => "Poor",
+        /// Something else.
+        Other(String: TextInput::new("text", "What then?").units(0, 10)) = "other" => "Something else",
+    }
+}
+
+#[test]
+fn a_text_arrives_as_the_type_of_its_variant() {
+    let reading = Workflow::new("reading")
+        .start_at("ask")
+        .ask_people(
+            "ask",
+            HumanDecision::answered_as::<Reading>("Good?"),
+            |_| "end",
+        )
+        .compute("end", |ctx| {
+            Ok(match ctx.output::<Reading>("ask")? {
+                Reading::Good => json!("good"),
+                Reading::Poor(Missing(what)) => json!(["poor", what]),
+                Reading::Other(text) => json!(["other", text]),
+            })
+        })
+        .build()
+        .unwrap();
+    let fixture = Fixture::new();
+    for (key, answer, output) in [
+        ("k1", json!({ "choice": "good" }), json!("good")),
+        (
+            "k2",
+            json!({ "choice": "poor", "input": { "what": " x\n" } }),
+            json!(["poor", " x\n"]),
+        ),
+        (
+            "k3",
+            json!({ "choice": "other", "input": { "text": "" } }),
+            json!(["other", ""]),
+        ),
+    ] {
+        let run = fixture.run(&reading);
+        assert!(fixture.answer(&fixture.asked(&run), answer, key).has_won());
+        assert_eq!(fixture.go_on(&run).final_output, Some(output));
+    }
+    for none in [
+        json!({ "choice": "poor" }),
+        json!({ "choice": "none" }),
+        json!(1),
+    ] {
+        assert!(
+            serde_json::from_value::<Reading>(none.clone()).is_err(),
+            "{none}"
+        );
     }
 }
