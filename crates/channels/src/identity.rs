@@ -66,7 +66,7 @@ impl ChannelId {
 /// The resource whose lease the one reader of a Telegram bot's updates holds, whatever its profile is called. The number is the
 /// bot's public one, and nothing of its token.
 pub fn bot_resource(bot_id: u64) -> Resource {
-    Resource::new(BOT_RESOURCE_TYPE, &format!("{TELEGRAM}:{bot_id}"))
+    Resource::new(BOT_RESOURCE_TYPE, format!("{TELEGRAM}:{bot_id}"))
 }
 
 /// What an effect of a channel is for.

@@ -3,6 +3,7 @@
 use holdpoint_channels::dev_server::{DevServer, Fault};
 use holdpoint_channels::protocol::{ErrorCode, Launch, OpenRequest, Order, Report, SendState};
 use holdpoint_channels::telegram::Exit;
+use holdpoint_state::clock::{Clock as _, SystemClock};
 
 use crate::host::{Host, launch, request};
 use crate::{CHAT, Result, SOON, USER, token};
@@ -52,7 +53,9 @@ fn orders_are_carried_out_while_a_poll_is_open_and_a_stop_does_not_wait_for_it()
     assert_eq!(host.poll(cursor, &[])?, (vec![], cursor));
     assert!(server.wait_for_calls("getUpdates", 2, SOON));
     // The provider holds this one for 50 s, and nobody waits for it.
+    let begun = SystemClock.monotonic();
     assert_eq!(host.stop()?, Exit::Stopped);
+    assert!(SystemClock.monotonic().since(begun) < 25_000);
     assert_eq!(server.calls("getUpdates"), 2);
     Ok(())
 }
@@ -230,7 +233,7 @@ fn who_the_bot_is_is_asked_of_the_provider_and_told_once() -> Result {
         bot_id: None,
         retry_after: None,
     };
-    assert_eq!(host.order(Order::Identify)?, [failed.clone()]);
+    assert_eq!(host.order(Order::Identify)?, std::slice::from_ref(&failed));
     // Not at once again.
     assert_eq!(host.order(Order::Identify)?, [failed]);
     assert_eq!(server.calls("getMe"), 1);

@@ -196,7 +196,7 @@ fn an_adapter_whose_input_ends_while_it_sends_ends_at_once() {
         error: None,
     };
     input.write_all(&order.to_line().unwrap()).unwrap();
-    assert!(server.wait_for_calls("sendMessage", 1, Duration::from_secs(60)));
+    assert!(server.wait_for_calls("sendMessage", 1, Duration::from_mins(1)));
     drop(input);
     // Without its watch it would wait 30 s for the answer.
     let limit = SystemClock.monotonic();

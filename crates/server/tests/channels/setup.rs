@@ -151,7 +151,7 @@ fn a_host_says_at_its_end_where_its_profiles_stand_then() {
         .command(&["--json", "channels", "run", "--no-work", "--api-base", &url])
         .spawn()
         .unwrap();
-    assert!(server.wait_for_calls("getUpdates", 1, std::time::Duration::from_secs(60)));
+    assert!(server.wait_for_calls("getUpdates", 1, std::time::Duration::from_mins(1)));
     let pid = i32::try_from(host.id()).unwrap();
     crate::support::signal(pid, rustix::process::Signal::INT);
     let output = host.stdout.take().unwrap();
