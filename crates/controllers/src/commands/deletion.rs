@@ -24,6 +24,10 @@ pub struct DeletionRequested {
 /// # Errors
 ///
 /// [`ControllerError::NotFound`].
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an actor is named for one command, as everywhere"
+)]
 pub fn request_deletion(
     db: &Database,
     target: &Target,
@@ -92,6 +96,10 @@ pub(super) fn delete_by_force(
 /// # Errors
 ///
 /// [`ControllerError::NotForced`] says what must be done first; [`ControllerError::NotFound`].
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an actor is named for one command, as everywhere"
+)]
 pub fn force_deletion(
     db: &Database,
     target: &Target,

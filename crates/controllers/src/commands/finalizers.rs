@@ -53,6 +53,10 @@ fn write(change: &mut Change<'_>, after: &[FinalizerName]) -> Result<(), Control
 ///
 /// [`holdpoint_state::StateError::StaleRevision`] with the present version; [`crate::model::Invalid`] for a name twice, and for a new one
 /// while the resource is being deleted; [`ControllerError::NotFound`].
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an actor is named for one command, as everywhere"
+)]
 pub fn set_finalizers(
     db: &Database,
     target: &Target,
@@ -70,6 +74,10 @@ pub fn set_finalizers(
 /// # Errors
 ///
 /// [`crate::model::Invalid::FinalizerWhileDeleting`], [`ControllerError::NotFound`].
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an actor is named for one command, as everywhere"
+)]
 pub fn add_finalizer(
     db: &Database,
     target: &Target,
@@ -91,6 +99,10 @@ pub fn add_finalizer(
 /// # Errors
 ///
 /// [`ControllerError::NotFound`].
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an actor is named for one command, as everywhere"
+)]
 pub fn remove_finalizer(
     db: &Database,
     target: &Target,
@@ -125,6 +137,10 @@ pub struct Forced {
 /// # Errors
 ///
 /// [`holdpoint_state::StateError::ActorDenied`] unless a person or control asks; [`ControllerError::NotFound`].
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "an actor is named for one command, as everywhere"
+)]
 pub fn force_finalizer(
     db: &Database,
     target: &Target,

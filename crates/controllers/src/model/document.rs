@@ -170,7 +170,11 @@ impl<'de> Deserialize<'de> for ConditionStatus {
         match Value::deserialize(deserializer)? {
             Value::Bool(holds) => Ok(holds.into()),
             Value::String(word) if word == "unknown" => Ok(Self::Unknown),
-            _ => Err(serde::de::Error::custom(
+            Value::Null
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => Err(serde::de::Error::custom(
                 "a condition is true, false or \"unknown\"",
             )),
         }

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Result, World, ann, target};
 
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 fn key() -> RequestKey {
     RequestKey::new("build").unwrap()

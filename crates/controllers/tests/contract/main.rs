@@ -1,7 +1,11 @@
-//! The promises of the domain, through its public surface.
+//! The promises of the domain, through its public surface. Tests named `controller_…` are the numbered edge cases of the reference.
 
-mod superseded;
-mod support;
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod applied;
 mod children;
@@ -17,3 +21,5 @@ mod queue;
 mod reading;
 mod runtime;
 mod status;
+mod superseded;
+mod support;

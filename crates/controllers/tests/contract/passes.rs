@@ -290,7 +290,7 @@ fn a_host_that_stops_gives_back_and_counts_no_failure() -> Result {
 }
 
 #[test]
-fn a_dead_host_has_nothing_any_more() -> Result {
+fn controller_50_the_pass_of_a_dead_host_is_repeated_at_once() -> Result {
     let world = World::with(json!(1))?;
     let presence = world.db().announce_owner(&world.host)?;
     let first = world.claim()?;
