@@ -145,12 +145,13 @@ pub fn judge(situation: &Situation<'_>, candidate: &Candidate<'_>, now: UnixMill
 /// different places say nothing about each other, and the requester may well have two.
 fn may_answer(situation: &Situation<'_>, person: Option<&str>) -> Result<(), RejectCode> {
     match (situation.request.answerers(), situation.requester, person) {
-        (Answerers::Anyone, _, _) | (Answerers::AnotherPerson, None, _) => Ok(()),
         (Answerers::AnotherPerson, Some(_), None) => Err(RejectCode::UnknownPerson),
         (Answerers::AnotherPerson, Some(requester), Some(person)) if requester == person => {
             Err(RejectCode::Requester)
         }
-        (Answerers::AnotherPerson, Some(_), Some(_)) => Ok(()),
+        (Answerers::Anyone, _, _)
+        | (Answerers::AnotherPerson, None, _)
+        | (Answerers::AnotherPerson, Some(_), Some(_)) => Ok(()),
     }
 }
 

@@ -6,7 +6,7 @@ use holdpoint_state::clock::UnixMillis;
 use serde::Serialize;
 
 use super::{DecisionView, DisplayStatus};
-use crate::model::{Provenance, to_iso};
+use crate::model::{Provenance, Resolution, to_iso};
 
 /// What happens next to a decision. Its `Display` is a sentence for people, whose labels are text from outside.
 ///
@@ -57,10 +57,7 @@ pub enum Next {
 impl DecisionView {
     /// What happens next to the decision, and who does it.
     pub fn next(&self) -> Next {
-        let ended = self
-            .resolution
-            .as_ref()
-            .map(|resolution| resolution.provenance());
+        let ended = self.resolution.as_ref().map(Resolution::provenance);
         match ended {
             Some(Provenance::ExplicitCancel | Provenance::ExpiredNoDefault) => {
                 if self.is_over {
