@@ -14,7 +14,7 @@ use holdpoint_state::{Actor, Database, Receipt};
 use holdpoint_workflows::definition::CancellationSignal;
 use holdpoint_workflows::{WorkerLauncher, Workflows};
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::commands::{self, Applied, Apply};
 use crate::controller::{Controller, Typed};
@@ -153,6 +153,7 @@ struct Shared {
 struct Settings {
     launcher: Option<WorkerLauncher>,
     jitter: Arc<dyn Fn() -> f64 + Send + Sync>,
+    options: Value,
 }
 
 /// A resource with the types of its controller.
@@ -185,6 +186,7 @@ impl Controllers {
                 settings: RwLock::new(Settings {
                     launcher: None,
                     jitter: Arc::new(chance),
+                    options: Value::Object(Map::new()),
                 }),
                 workflows: workflows.clone(),
             }),
@@ -226,6 +228,15 @@ impl Controllers {
         self
     }
 
+    /// The same with options that the runs of children are launched with, such as the directory that a program executes them in.
+    ///
+    /// Say it before [`Controllers::attach`].
+    #[must_use]
+    pub fn launching_with(self, options: Value) -> Self {
+        self.set(|settings| settings.options = options);
+        self
+    }
+
     /// The same with another source of the numbers in 0..1 that move the back-off after a failure by a fifth at most; 0.5 moves nothing.
     ///
     /// Say it before [`Controllers::attach`].
@@ -252,6 +263,7 @@ impl Controllers {
             workflows: self.shared.workflows.clone(),
             launcher: settings.launcher.clone(),
             jitter: Arc::clone(&settings.jitter),
+            options: settings.options.clone(),
         };
         workflows
             .with_work(Arc::new(reconciler))

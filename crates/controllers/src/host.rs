@@ -65,16 +65,24 @@ pub(crate) struct ClaimHost {
     db: Database,
     claim: Arc<PassClaim>,
     workflows: Workflows,
+    /// What the runs of children are launched with.
+    options: Value,
     /// The attempt that the pass has to settle.
     attempt: Mutex<Option<EffectAttempt>>,
 }
 
 impl ClaimHost {
-    pub(crate) fn new(db: &Database, claim: &Arc<PassClaim>, workflows: &Workflows) -> Self {
+    pub(crate) fn new(
+        db: &Database,
+        claim: &Arc<PassClaim>,
+        workflows: &Workflows,
+        options: &Value,
+    ) -> Self {
         Self {
             db: db.clone(),
             claim: Arc::clone(claim),
             workflows: workflows.clone(),
+            options: options.clone(),
             attempt: Mutex::default(),
         }
     }
@@ -109,6 +117,7 @@ impl ClaimHost {
         let start = Start::from_source(&definition, source, child.input.clone())
             .run_id(run)
             .workflow_ref(reference)
+            .options(self.options.clone())
             .by(Actor::new(
                 ActorKind::Controller,
                 format!("resource-manager-{uid}"),

@@ -14,6 +14,7 @@ use holdpoint_state::Database;
 use holdpoint_state::clock::{Clock, SystemClock, UnixMillis};
 use holdpoint_workflows::definition::{CancellationSignal, CancellationSource, StopReason};
 use holdpoint_workflows::{DueWork, Work, WorkError, WorkTurn, Worked, WorkerLauncher, Workflows};
+use serde_json::Value;
 
 use crate::commands::{self, Claiming, Finished, PassClaim, PassEnd};
 use crate::controller::{AnyController, Proposal};
@@ -78,6 +79,8 @@ pub(crate) struct Reconciler {
     pub(crate) launcher: Option<WorkerLauncher>,
     /// Gives a number in 0..1 for each failure.
     pub(crate) jitter: Arc<dyn Fn() -> f64 + Send + Sync>,
+    /// What the runs of children are launched with.
+    pub(crate) options: Value,
 }
 
 impl Work for Reconciler {
@@ -144,7 +147,7 @@ impl Reconciler {
                 resource.metadata.controller
             ));
         };
-        let host = ClaimHost::new(db, claim, &self.workflows);
+        let host = ClaimHost::new(db, claim, &self.workflows, &self.options);
         let clock = &**db.clock();
         match &self.launcher {
             None => on_thread(clock, controller, resource, host, stop),
