@@ -6,8 +6,13 @@
 //!
 //! docs/CONTROLLERS.md has its rules. Not here: rows; it is a controller as any program's own.
 
+mod act;
+mod place;
+mod plan;
+mod reconcile;
 pub mod spec;
 
+pub use reconcile::{FileSet, FileSetStatus, FileSetWish};
 pub use spec::FileSetSpec;
 
 use crate::manifest::KnownController;
@@ -15,6 +20,8 @@ use crate::model::{ControllerName, Invalid};
 
 /// The controller's name.
 pub const NAME: &str = "file-set";
+/// Holds the deletion of a resource until its files are gone.
+pub const FINALIZER: &str = "file-set/files";
 
 /// What `controllers apply` knows of file sets.
 ///
@@ -33,3 +40,6 @@ pub fn known() -> Result<KnownController, Invalid> {
         ),
     })
 }
+
+#[cfg(test)]
+mod tests;
