@@ -6,9 +6,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use holdpoint_controllers::file_set::{self, FileSet};
 use holdpoint_controllers::manifest::{self, KnownController};
 use holdpoint_controllers::model::{ControllerName, ProjectPath};
-use holdpoint_controllers::{ControllerError, file_set};
+use holdpoint_controllers::{ControllerError, Controllers};
 use holdpoint_decisions::duty::DecisionDuty;
 use holdpoint_decisions::effects::SettlePresentations;
 use holdpoint_decisions::{node, plan_approval};
@@ -186,6 +187,16 @@ pub(crate) fn project(directory: Option<&Path>) -> Result<ProjectPath, CommandEr
         .to_str()
         .ok_or_else(|| wrong(format!("{} is not UTF-8; rename it", canonical.display())))?;
     Ok(ProjectPath::new(text).map_err(ControllerError::from)?)
+}
+
+/// The workflows with the controllers that this program has, for the resources of the working directory.
+pub(crate) fn with_controllers(workflows: Workflows) -> Result<Workflows, CommandError> {
+    let project = project(None)?;
+    let files = FileSet::new(&workflows, &project);
+    let controllers = Controllers::new(&workflows, project.as_str())?
+        .launching_with(json!({ DIRECTORY: project }))
+        .register(files)?;
+    Ok(controllers.attach(workflows))
 }
 
 /// What is known of the controllers that this program has.

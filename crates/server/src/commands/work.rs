@@ -1,5 +1,7 @@
 //! `work`: executes what is due, whoever left it.
 
+mod resources;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,6 +11,7 @@ use holdpoint_workflows::views::{DisplayStatus, Filter};
 use holdpoint_workflows::{Execution, RunId, WorkerLauncher, Workflows, run_child};
 use serde_json::{Value, json};
 
+use self::resources::Resources;
 use super::Context;
 use crate::cli::WorkArgs;
 use crate::error::{CommandError, ExitStatus};
@@ -26,6 +29,8 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
     let elsewhere = Elsewhere::default();
     let workflows = home::workflows(context.cli.home.as_deref(), store.clone())?;
     let workflows = elsewhere.watch(&context.cli.settings.executing(workflows));
+    let workflows = home::with_controllers(workflows)?;
+    let mut resources = Resources::new(context, &store)?;
     let interrupts = Interrupts::default();
     interrupts
         .listen(&store, context.output)
@@ -48,6 +53,7 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
     let interrupted = loop {
         let batch = follower.next_batch(LOOK_MS)?;
         let quiet = batch.is_empty();
+        resources.show(&batch)?;
         show(context, batch, &mut touched, &mut parked);
         if interrupts.asked() {
             break true;
@@ -56,8 +62,10 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
         let idle = quiet
             && args.until_idle
             && !is_anything_executed(&workflows)?
+            && !resources.is_any_looked_at()?
             && scheduler.wait_until_idle(Duration::from_millis(LOOK_MS))
-            && !is_anything_executed(&workflows)?;
+            && !is_anything_executed(&workflows)?
+            && !resources.is_any_looked_at()?;
         if idle {
             break false;
         }
@@ -73,8 +81,10 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
         if batch.is_empty() {
             break;
         }
+        resources.show(&batch)?;
         show(context, batch, &mut touched, &mut parked);
     }
+    let resources = resources.end()?;
     let mut runs = Vec::new();
     for run in &touched {
         if let Ok(id) = RunId::new(run) {
@@ -101,7 +111,7 @@ pub(super) fn work(context: &Context, args: &WorkArgs) -> Result<ExitStatus, Com
     let stopped = if interrupted { "interrupted" } else { "idle" };
     context
         .output
-        .document(&json!({ "stopped": stopped, "runs": runs }))?;
+        .document(&json!({ "stopped": stopped, "runs": runs, "resources": resources }))?;
     context.output.line(stopped);
     Ok(if interrupted {
         ExitStatus::Cancelled

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Home, plain_document};
+use crate::support::{Home, plain_document, until};
 
 pub(crate) const SITE: &str = "\
 controller: file-set
@@ -223,4 +223,151 @@ fn documents_say_all_of_it() {
     got["events"][0]["at"].take();
     let documents = serde_json::json!({ "apply": applied, "get": got, "explain": explained });
     insta::assert_json_snapshot!(plain_document(&home, &documents));
+}
+
+const PAGE: &str = r#"
+name: page
+input:
+  fields:
+    title: { type: string }
+startAt: render
+nodes:
+  render:
+    compute: { jq: '"<h1>\($input.title)</h1>\n"' }
+"#;
+
+#[test]
+fn work_makes_a_directory_as_declared_and_removes_it() {
+    let home = Home::with("site.resource.yaml", SITE);
+    home.write("workflows/page.workflow.yaml", PAGE);
+    let file =
+        "    - path: about/page.html\n      from: { workflow: page, input: { title: About } }\n";
+    home.write("site.resource.yaml", &format!("{SITE}{file}"));
+    home.ok(&["controllers", "apply", "site.resource.yaml"]);
+    let worked = home.ok(&["work", "--until-idle"]);
+    assert_eq!(home.read("public/about/page.html"), "<h1>About</h1>\n");
+    assert_eq!(
+        worked["resources"][0]["conditions"][1]["reason"], "Equal",
+        "{worked:#}"
+    );
+    let run = worked["runs"][0]["runId"].as_str().unwrap();
+    assert_eq!(
+        home.ok(&["show", run])["launchOptions"]["workingDirectory"],
+        json!(home.work())
+    );
+    let mut seen = session(
+        &home,
+        &[
+            &["controllers", "list"],
+            &["controllers", "explain", "file-set", "site"],
+        ],
+    );
+    // By hand: one changed, one removed, one that nobody declared.
+    home.write("public/index.html", "by hand");
+    std::fs::remove_file(home.work().join("public/robots.txt")).unwrap();
+    home.write("public/theirs", "theirs");
+    home.ok(&["controllers", "reconcile", "file-set", "site"]);
+    seen += &session(&home, &[&["work", "--until-idle"]]);
+    assert_eq!(
+        home.read("public/index.html"),
+        "<h1>Hello</h1>\n<p>One.</p>\n"
+    );
+    assert!(home.work().join("public/robots.txt").exists());
+    seen += &session(
+        &home,
+        &[
+            &["controllers", "delete", "file-set", "site"],
+            &["work", "--until-idle"],
+            &["controllers", "explain", "file-set", "site"],
+        ],
+    );
+    assert_eq!(home.read("public/theirs"), "theirs");
+    assert_eq!(
+        std::fs::read_dir(home.work().join("public"))
+            .unwrap()
+            .count(),
+        1
+    );
+    insta::assert_snapshot!(seen);
+    assert_eq!(home.run(&["state", "verify"]).status, 0);
+}
+
+/// A new spec while `work` goes on is taken up without being asked for, and a pass that fails says why, with the next time.
+#[test]
+fn what_stands_in_the_way_is_told() {
+    let home = Home::with("site.resource.yaml", SITE);
+    home.write("public", "a file where the directory should be");
+    home.ok(&["controllers", "apply", "site.resource.yaml"]);
+    home.ok(&["work", "--until-idle"]);
+    let seen = session(
+        &home,
+        &[
+            &["controllers", "list"],
+            &["controllers", "explain", "file-set", "site"],
+        ],
+    );
+    insta::assert_snapshot!(seen);
+    let worker = home.spawn(&["work"]);
+    std::fs::remove_file(home.work().join("public")).unwrap();
+    home.write("site.resource.yaml", &SITE.replace("One", "Two"));
+    home.ok(&["controllers", "apply", "site.resource.yaml"]);
+    until("the site", || {
+        home.read("public/index.html").contains("Two")
+            && home.work().join("public/robots.txt").exists()
+    });
+    worker.kill();
+}
+
+/// SIGKILL at the moment a file appears: between its writing and the receipt. It is found to be written, and not written again.
+#[test]
+fn a_file_that_was_written_before_a_kill_is_not_written_again() {
+    use std::os::unix::fs::MetadataExt as _;
+    let rounds: usize = std::env::var("HOLDPOINT_TEST_KILLS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(8);
+    let home = Home::new();
+    let names: Vec<String> = (0..rounds).map(|number| format!("f{number:03}")).collect();
+    let files: Vec<Value> = names
+        .iter()
+        .map(|name| json!({ "path": name, "content": name }))
+        .collect();
+    let resource = json!({ "controller": "file-set", "key": "many", "spec": { "directory": "many", "files": files } });
+    home.write("many.resource.json", &resource.to_string());
+    home.ok(&["controllers", "apply", "many.resource.json"]);
+    let inode = |name: &str| {
+        std::fs::metadata(home.work().join("many").join(name))
+            .ok()
+            .map(|found| found.ino())
+    };
+    let mut written = Vec::new();
+    let mut left_open = 0;
+    for name in &names {
+        let worker = home.spawn(&["work"]);
+        // As fast as can be looked: the receipt is one commit away.
+        let begun = std::time::Instant::now();
+        while inode(name).is_none() {
+            assert!(begun.elapsed().as_secs() < 60, "{name} is not written");
+            std::hint::spin_loop();
+        }
+        worker.kill();
+        let effects = home.ok(&["effects", "list", "--state", "applying"]);
+        left_open += effects["effects"].as_array().unwrap().len();
+        written.extend(names.iter().filter_map(|name| Some((name, inode(name)?))));
+    }
+    home.ok(&["work", "--until-idle"]);
+    for (name, was) in written {
+        assert_eq!(inode(name), Some(was), "{name} was written a second time");
+    }
+    let got = home.ok(&["controllers", "get", "file-set", "many"]);
+    assert_eq!(got["status"]["conditions"][1]["reason"], "Equal", "{got:#}");
+    let writes = got["effects"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|effect| effect["kind"] == "file-set.write");
+    assert!(writes.clone().all(|effect| effect["state"] == "applied"));
+    assert_eq!(writes.count(), rounds);
+    assert!(0 < left_open, "no kill came between a file and its receipt");
+    assert_eq!(home.run(&["state", "verify"]).status, 0);
 }

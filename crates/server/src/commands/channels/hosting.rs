@@ -47,7 +47,7 @@ pub(super) fn run(context: &Context, args: &ChannelsRunArgs) -> Result<ExitStatu
         None
     } else {
         let workflows = home::workflows(context.cli.home.as_deref(), store.clone())?;
-        let workflows = context.cli.settings.executing(workflows);
+        let workflows = home::with_controllers(context.cli.settings.executing(workflows))?;
         Some(workflows.scheduler(context.cli.settings.scheduler())?)
     };
     if config.profiles().is_empty() {
