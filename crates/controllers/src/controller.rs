@@ -10,8 +10,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::external::ExternalEffect;
 use crate::host::Host;
-use crate::model::{ManagedResource, Next, StatusPatch};
+use crate::model::{EffectRequest, ManagedResource, Next, StatusPatch};
 use crate::pass::Pass;
 
 /// How long a pass may take that says nothing else.
@@ -46,6 +47,16 @@ pub trait Controller: Send + Sync + 'static {
     /// [`Pass::ensure`] and [`Pass::ensure_workflow`] stays done, and is found by the next pass.
     fn reconcile(&self, pass: &mut Pass<'_, Self::Spec, Self::Status>)
     -> Result<Action, PassError>;
+
+    /// The effect of a request that was stored: what this controller, of whatever generation, has [ensured](Pass::ensure).
+    ///
+    /// It is asked for when a process died in the middle of an act and the spec was changed before the next pass. Nobody would name that act
+    /// again, and it would stand against the deletion of the resource. So it is observed at the beginning of the next pass, and never done
+    /// again. A controller whose effects have keys of their generation therefore says how they are made.
+    fn effect(&self, request: &EffectRequest) -> Option<Box<dyn ExternalEffect>> {
+        let _ = request;
+        None
+    }
 
     /// How long a pass may take. Then it is told to stop, counts as failed, and the resource is free for the next one.
     fn time_limit(&self) -> Duration {
@@ -208,6 +219,11 @@ impl<C: Controller> AnyController for Typed<C> {
         cancellation: CancellationSignal,
     ) -> Result<Proposal, PassError> {
         let mut pass = Pass::new(resource, host, cancellation)?;
+        for request in host.left_over()? {
+            if let Some(effect) = self.0.effect(&request) {
+                pass.look_at(&*effect)?;
+            }
+        }
         let action = self.0.reconcile(&mut pass)?;
         Ok(Proposal {
             patch: pass.into_patch()?,

@@ -36,7 +36,7 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 /// use std::path::PathBuf;
 /// use std::time::Duration;
 ///
-/// use holdpoint_controllers::model::ConditionInput;
+/// use holdpoint_controllers::model::{ConditionInput, EffectRequest};
 /// use holdpoint_controllers::{
 ///     Acted, Action, Controller, Controllers, EffectCall, ExternalEffect, Observed, Pass, PassError, finalizer,
 /// };
@@ -88,6 +88,14 @@ const LOOK_MAX: Duration = Duration::from_millis(100);
 ///
 ///     fn initial_status(&self, _spec: &String) -> Option<String> {
 ///         None
+///     }
+///
+///     // Looks what became of an act that nobody names any more: its process died, and then the spec was changed.
+///     fn effect(&self, request: &EffectRequest) -> Option<Box<dyn ExternalEffect>> {
+///         let key = request.key.to_string();
+///         let path = request.request["path"].as_str()?.into();
+///         let text = request.request["text"].as_str().map(str::to_owned);
+///         Some(Box::new(Keep { key, path, text }))
 ///     }
 ///
 ///     fn reconcile(&self, pass: &mut Pass<'_, String, Option<String>>) -> Result<Action, PassError> {

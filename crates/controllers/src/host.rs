@@ -17,6 +17,7 @@ use crate::commands::{self, PassClaim, children, effects};
 use crate::controller::PassError;
 use crate::external::{Acted, Observed};
 use crate::model::{ChildRecord, ChildState, EffectRecord, EffectRequest, EffectStep, RequestKey};
+use crate::views;
 
 /// What a pass has to do about its effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub(crate) enum Begun {
 
 /// What a pass may commit while it runs.
 pub(crate) trait Host: Send + Sync {
+    /// What older generations began and left open, oldest first.
+    fn left_over(&self) -> Result<Vec<EffectRequest>, PassError>;
+
     /// Reserves the effect and begins its attempt, or says what is known of it.
     fn begin(&self, request: &EffectRequest) -> Result<Begun, PassError>;
 
@@ -128,6 +132,20 @@ impl ClaimHost {
 }
 
 impl Host for ClaimHost {
+    fn left_over(&self) -> Result<Vec<EffectRequest>, PassError> {
+        let generation = self.claim.generation();
+        // Nothing is older than the first.
+        if generation == 1 {
+            return Ok(Vec::new());
+        }
+        let snapshot = self.db.snapshot()?;
+        Ok(views::effects::left_over(
+            &snapshot,
+            self.claim.uid(),
+            generation,
+        )?)
+    }
+
     fn begin(&self, request: &EffectRequest) -> Result<Begun, PassError> {
         Ok(self.begun(effects::begin(&self.db, &self.claim, request)?))
     }

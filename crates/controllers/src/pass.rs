@@ -230,6 +230,13 @@ impl<S, T> Pass<'_, S, T> {
         }
     }
 
+    /// Looks what became of an act that an older generation left open. That is no act, and leaves the pass its own one.
+    pub(crate) fn look_at(&mut self, effect: &dyn ExternalEffect) -> Result<(), PassError> {
+        self.ensure(effect)?;
+        self.draft.has_acted = false;
+        Ok(())
+    }
+
     /// Has a child workflow run for the resource, once for each key, and says how far it is. When its state changes, the resource gets
     /// another pass; nobody has to wait for it here.
     ///

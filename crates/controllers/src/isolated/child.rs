@@ -172,6 +172,7 @@ struct Line {
     talk: Mutex<Talk>,
     runner_epoch: String,
     generation: u64,
+    left_over: Vec<SaidEffect>,
 }
 
 struct Talk {
@@ -219,6 +220,7 @@ impl Line {
             }),
             runner_epoch: launch.runner_epoch.clone(),
             generation: launch.generation,
+            left_over: launch.left_over.clone(),
         })
     }
 
@@ -262,13 +264,14 @@ impl Line {
 }
 
 impl Host for Line {
+    fn left_over(&self) -> Result<Vec<EffectRequest>, PassError> {
+        let said = self.left_over.iter().cloned();
+        let requests = said.map(SaidEffect::request);
+        Ok(requests.collect::<Result<_, _>>()?)
+    }
+
     fn begin(&self, request: &EffectRequest) -> Result<Begun, PassError> {
-        let said = SaidEffect {
-            key: request.key.to_string(),
-            kind: request.kind.clone(),
-            request: request.request.clone(),
-        };
-        Ok(self.say(Operation::Reserve, &said)?)
+        Ok(self.say(Operation::Reserve, &SaidEffect::of(request))?)
     }
 
     fn observed(&self, _: &EffectRequest, observed: Observed) -> Result<Begun, PassError> {

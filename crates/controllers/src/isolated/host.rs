@@ -127,6 +127,8 @@ struct Talk {
     runner_epoch: String,
     /// The effect that the pass asked for last.
     effect: Option<EffectRequest>,
+    /// What it may look at beside that.
+    left_over: Vec<EffectKey>,
     _watch: holdpoint_workflows::definition::WatchGuard,
 }
 
@@ -148,6 +150,10 @@ impl Talk {
             .spawn(move || listen(reader, &sender))
             .map_err(FrameError::Io)?;
         let runner_epoch = random_id("runner");
+        let left_over = isolated
+            .host
+            .left_over()
+            .map_err(|error| FrameError::Io(std::io::Error::other(error.to_string())))?;
         let launch = Launch {
             schema: LAUNCH.to_owned(),
             runner_epoch: runner_epoch.clone(),
@@ -157,6 +163,7 @@ impl Talk {
             definition_path: isolated.launcher.program().to_string_lossy().into_owned(),
             controller_name: isolated.resource.metadata.controller.to_string(),
             resource: isolated.resource.clone(),
+            left_over: left_over.iter().map(SaidEffect::of).collect(),
             timeout_ms: u64::try_from(isolated.limit.as_millis()).unwrap_or(u64::MAX),
         };
         frame::write(&mut writer, &launch)?;
@@ -165,6 +172,7 @@ impl Talk {
             told,
             runner_epoch,
             effect: None,
+            left_over: left_over.into_iter().map(|left| left.key).collect(),
             _watch: stop.watch(move |_| drop(stopping.send(Told::Stop))),
         })
     }
@@ -267,12 +275,9 @@ impl Talk {
         match message.operation {
             Operation::Reserve => {
                 let said: SaidEffect = read(&message.payload)?;
-                let request = EffectRequest {
-                    key: EffectKey::new(said.key)?,
-                    kind: said.kind,
-                    request: said.request,
-                };
-                if self.effect.is_some() {
+                let request = said.request()?;
+                let before = self.effect.as_ref().map(|before| &before.key);
+                if before.is_some_and(|before| !self.left_over.contains(before)) {
                     return Err(PassError::new("a pass has one effect"));
                 }
                 let begun = host.begin(&request)?;

@@ -8,8 +8,8 @@ use holdpoint_workflows::RunId;
 use crate::controller::Proposal;
 use crate::external::{Acted, Observed};
 use crate::model::{
-    ConditionInput, FinalizerName, Invalid, ManagedResource, Next, ProjectPath, RequestKey,
-    StatusPatch,
+    ConditionInput, EffectKey, EffectRequest, FinalizerName, Invalid, ManagedResource, Next,
+    ProjectPath, RequestKey, StatusPatch,
 };
 
 pub(super) const LAUNCH: &str = "pi-workflows.controller-worker-launch.v1";
@@ -34,6 +34,9 @@ pub(super) struct Launch {
     pub(super) resource: ManagedResource,
     /// How long the pass may take once the worker is ready.
     pub(super) timeout_ms: u64,
+    /// What older generations began and left open; the reference has no such member, and none is sent when there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) left_over: Vec<SaidEffect>,
 }
 
 /// What a worker says. Each message has one answer.
@@ -101,6 +104,24 @@ pub(super) struct SaidEffect {
     pub(super) key: String,
     pub(super) kind: String,
     pub(super) request: Value,
+}
+
+impl SaidEffect {
+    pub(super) fn of(request: &EffectRequest) -> Self {
+        Self {
+            key: request.key.to_string(),
+            kind: request.kind.clone(),
+            request: request.request.clone(),
+        }
+    }
+
+    pub(super) fn request(self) -> Result<EffectRequest, Invalid> {
+        Ok(EffectRequest {
+            key: EffectKey::new(self.key)?,
+            kind: self.kind,
+            request: self.request,
+        })
+    }
 }
 
 /// What became of the effect that was reserved last.

@@ -93,6 +93,38 @@ fn read((mut effect, request): (StoredEffect, Vec<u8>)) -> Result<StoredEffect, 
     Ok(effect)
 }
 
+/// The acts that older generations than this began and left open, oldest first: a pass of one died in the middle, and then somebody changed
+/// the spec.
+pub(crate) fn left_over(
+    snapshot: &Snapshot<'_>,
+    uid: &Uid,
+    generation: u64,
+) -> Result<Vec<EffectRequest>, ControllerError> {
+    let sql = snapshot.sql();
+    let Some(key) = stored::key_of(&sql, uid)? else {
+        return Ok(Vec::new());
+    };
+    let mut statement = sql.prepare_cached(select_effects!(
+        "AND e.status = 'applying' ORDER BY e.resource_key"
+    ))?;
+    let rows = statement.query_map(named_params! { ":key": key }, raw)?;
+    let mut found = Vec::new();
+    for row in rows {
+        let (effect, request) = row?;
+        let record = read((effect, request.clone()))?.record;
+        if record.generation < generation {
+            // It was read a moment ago, so that it is JSON.
+            let stored: Value = serde_json::from_slice(&request).unwrap_or_default();
+            found.push(EffectRequest {
+                key: record.key,
+                kind: record.kind,
+                request: stored.get("request").cloned().unwrap_or_default(),
+            });
+        }
+    }
+    Ok(found)
+}
+
 pub(crate) fn by_key(
     sql: &Sql<'_>,
     source: ResourceKey,

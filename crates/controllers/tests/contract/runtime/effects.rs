@@ -62,7 +62,10 @@ impl Recorded {
         self
     }
 
-    fn applying(mut self, apply: impl Fn() -> Result<Acted, PassError> + 'static) -> Self {
+    pub(crate) fn applying(
+        mut self,
+        apply: impl Fn() -> Result<Acted, PassError> + 'static,
+    ) -> Self {
         self.apply = Box::new(apply);
         self
     }
@@ -394,6 +397,68 @@ fn an_act_that_fails_or_panics_may_have_happened() {
     assert_eq!(states, expected);
     assert_eq!(provider.calls(), (3, 0));
     world.verify();
+}
+
+/// A pass never comes back from its act; then the spec is changed, so that no pass names that act again.
+#[test]
+fn what_an_older_generation_left_open_is_looked_at_and_stands_against_nothing() {
+    for (is_done, then) in [
+        (true, EffectOutcome::Applied),
+        (false, EffectOutcome::Rejected),
+    ] {
+        let provider = Arc::new(Provider::default());
+        let (acting, looking) = (Arc::clone(&provider), Arc::clone(&provider));
+        let gate = Gate::default();
+        let place = gate.clone();
+        let scripted = Scripted::new(move |pass| {
+            let place = place.clone();
+            let is_first = pass.generation() == 1;
+            let effect = Recorded::new(&format!("write-{}", pass.generation())).on(&acting);
+            let record = pass.ensure(&effect.applying(move || {
+                if is_first {
+                    place.pass();
+                }
+                Ok(Acted::applied())
+            }))?;
+            pass.set_status(json!(record.key));
+            Ok(Action::settled())
+        });
+        let scripted = scripted.rebuilding(move |request| {
+            assert_eq!(request.request, json!({ "a": 1 }));
+            let effect = Recorded::new(request.key.as_str()).on(&looking);
+            Some(Box::new(effect.observing(move || {
+                Ok(if is_done {
+                    Observed::applied()
+                } else {
+                    Observed::NotApplied
+                })
+            })))
+        });
+        let mut world = World::new(scripted.limited(Duration::from_secs(5)));
+        world.start(options(2));
+        let uid = world.apply(&json!(1));
+        gate.wait_for(1);
+        world.pass_time(5_000);
+        wait_for("the failure", || {
+            world.events(&uid).last().unwrap() == "reconcile_failed"
+        });
+        world.apply(&json!(2));
+        world.settle();
+        // It was looked at and not done again, and the pass had its own act beside.
+        assert_eq!(provider.calls(), (2, 1));
+        assert_eq!(world.found().unwrap().status, json!("write-2"));
+        let states: Vec<_> = world.effects().iter().map(|effect| effect.state).collect();
+        assert_eq!(states, [then, EffectOutcome::Applied]);
+        gate.open(1);
+        world.controllers.delete::<Scripted>("one").unwrap();
+        assert!(
+            world
+                .controllers
+                .wait_until_gone::<Scripted>("one", super::support::LONG)
+                .unwrap()
+        );
+        world.verify();
+    }
 }
 
 /// Removes a file; one that is gone is removed.

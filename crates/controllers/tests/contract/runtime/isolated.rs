@@ -72,6 +72,10 @@ fn pass(pass: &mut Seen<'_>) -> Result<Action, PassError> {
                 Action::requeue()
             })
         }
+        "die in an act" => {
+            pass.ensure(&Recorded::new("open").applying(|| std::process::exit(0)))?;
+            Ok(Action::settled())
+        }
         "two effects" => {
             pass.ensure(&Recorded::new("one"))?;
             pass.ensure(&Recorded::new("two"))?;
@@ -91,11 +95,15 @@ fn pass(pass: &mut Seen<'_>) -> Result<Action, PassError> {
     }
 }
 
+fn scripted() -> Scripted {
+    Scripted::new(pass).rebuilding(|request| Some(Box::new(Recorded::new(request.key.as_str()))))
+}
+
 #[test]
 #[ignore = "the worker of the other tests"]
 fn worker() {
     if is_launched() {
-        let worker = PassWorker::new().register(Scripted::new(pass)).unwrap();
+        let worker = PassWorker::new().register(scripted()).unwrap();
         let code = worker.run();
         // The harness would end it with a code of its own.
         std::process::exit(i32::from(code != std::process::ExitCode::SUCCESS));
@@ -201,6 +209,20 @@ fn a_pass_in_a_process_commits_what_a_pass_on_a_thread_does() {
     );
     world.settle();
     assert!(!world.events(&uid).contains(&"reconcile_failed".to_owned()));
+    world.verify();
+}
+
+#[test]
+fn a_worker_looks_at_what_an_older_generation_left_open() {
+    let world = ordinary();
+    let uid = world.apply(&json!({ "do": "die in an act" }));
+    world.settle();
+    assert_eq!(world.effects()[0].state, EffectOutcome::Pending);
+    world.apply(&json!({ "do": "effects" }));
+    world.settle();
+    let states: Vec<_> = world.effects().iter().map(|effect| effect.state).collect();
+    assert_eq!(states, [EffectOutcome::Rejected, EffectOutcome::Applied]);
+    assert_eq!(world.events(&uid).last().unwrap(), "reconcile_finished");
     world.verify();
 }
 

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use holdpoint_controllers::model::{EffectRecord, ManagedResource, Uid};
+use holdpoint_controllers::model::{EffectRecord, EffectRequest, ManagedResource, Uid};
 use holdpoint_controllers::views::QueueView;
 use holdpoint_controllers::{
-    Action, Controller, Controllers, DOMAIN, ManagedBy, Pass, PassError, views,
+    Action, Controller, Controllers, DOMAIN, ExternalEffect, ManagedBy, Pass, PassError, views,
 };
 use holdpoint_state::clock::ManualClock;
 use holdpoint_state::testing::TestStore;
@@ -22,8 +22,11 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 pub(crate) type Seen<'a> = Pass<'a, Value, Value>;
 type Body = dyn Fn(&mut Seen<'_>) -> Result<Action, PassError> + Send + Sync;
 
+type Rebuild = dyn Fn(&EffectRequest) -> Option<Box<dyn ExternalEffect>> + Send + Sync;
+
 /// A controller whose pass a test brings.
 pub(crate) struct Scripted {
+    effect: Option<Box<Rebuild>>,
     limit: Duration,
     body: Box<Body>,
     passes: Arc<AtomicU64>,
@@ -34,10 +37,20 @@ impl Scripted {
         body: impl Fn(&mut Seen<'_>) -> Result<Action, PassError> + Send + Sync + 'static,
     ) -> Self {
         Self {
+            effect: None,
             limit: Duration::from_mins(1),
             body: Box::new(body),
             passes: Arc::default(),
         }
+    }
+
+    /// With a way to make an effect of what was stored of it.
+    pub(crate) fn rebuilding(
+        mut self,
+        effect: impl Fn(&EffectRequest) -> Option<Box<dyn ExternalEffect>> + Send + Sync + 'static,
+    ) -> Self {
+        self.effect = Some(Box::new(effect));
+        self
     }
 
     pub(crate) fn limited(mut self, limit: Duration) -> Self {
@@ -61,6 +74,10 @@ impl Controller for Scripted {
     fn reconcile(&self, pass: &mut Seen<'_>) -> Result<Action, PassError> {
         self.passes.fetch_add(1, Ordering::SeqCst);
         (self.body)(pass)
+    }
+
+    fn effect(&self, request: &EffectRequest) -> Option<Box<dyn ExternalEffect>> {
+        self.effect.as_ref().and_then(|effect| effect(request))
     }
 
     fn time_limit(&self) -> Duration {
