@@ -56,7 +56,7 @@ pub fn request_deletion(
     })
 }
 
-/// What stands against a deletion without a pass.
+/// What stands against a deletion without a pass, but for effects.
 pub(super) fn in_the_way(change: &mut Change<'_>) -> Result<Option<&'static str>, ControllerError> {
     let Some(head) = store::resources::head(change)? else {
         return Ok(Some("it is gone"));
@@ -71,10 +71,17 @@ pub(super) fn in_the_way(change: &mut Change<'_>) -> Result<Option<&'static str>
     if !store::resources::finalizers(change)?.is_empty() {
         return Ok(Some("finalizers hold it; force each of them"));
     }
-    if store::resources::open_effects(change)? != 0 {
-        return Ok(Some("an effect of it is not settled; resolve that first"));
-    }
     Ok(None)
+}
+
+/// Whether an act of a resource without a controller may have happened. What was not begun is given up; what may be going on can't be looked
+/// at by anybody any more, so that a person has to say what became of it.
+pub(super) fn acts_in_the_way(
+    change: &mut Change<'_>,
+    reason: &str,
+) -> Result<bool, ControllerError> {
+    change.cancel_effects(&cut(reason))?;
+    Ok(store::resources::open_effects(change)? != 0)
 }
 
 /// Takes the rows of this change's resource away, outside of a pass. The caller found nothing in the way.
@@ -95,7 +102,8 @@ pub(super) fn delete_by_force(
 ///
 /// # Errors
 ///
-/// [`ControllerError::NotForced`] says what must be done first; [`ControllerError::NotFound`].
+/// [`ControllerError::NotForced`] says what must be done first. When that is an effect, then one that may have been going on is known as
+/// indeterminate from now on: a person can resolve it. [`ControllerError::NotFound`].
 #[expect(
     clippy::needless_pass_by_value,
     reason = "an actor is named for one command, as everywhere"
@@ -106,21 +114,40 @@ pub fn force_deletion(
     reason: &str,
     actor: Actor,
 ) -> Result<Receipt<Uid>, ControllerError> {
-    on_target(db, target, |uid| {
+    let forced = on_target(db, target, |uid| {
         let command = Command::new(&operations::FORCE_DELETION, uid.resource()).by(actor.clone());
-        let (uid, reason, name) = (uid.clone(), reason.to_owned(), target.to_string());
+        let (uid, reason) = (uid.clone(), reason.to_owned());
         db.commit::<_, ControllerError>(command, move |change| {
             if store::resources::head(change)?.is_none() {
                 return Ok(Outcome::Refused(None));
             }
             if let Some(problem) = in_the_way(change)? {
-                return Err(ControllerError::NotForced {
-                    target: name.clone(),
-                    problem,
-                });
+                return Ok(Outcome::Refused(Some(Err(problem))));
+            }
+            if acts_in_the_way(change, &reason)? {
+                let problem = "an effect of it may have happened; resolve that first";
+                return Ok(Outcome::Refused(Some(Err(problem))));
             }
             delete_by_force(change, &reason)?;
-            Ok(Outcome::Accepted(Some(uid.clone())))
+            Ok(Outcome::Accepted(Some(Ok(uid.clone()))))
         })
-    })
+    })?;
+    let Receipt {
+        disposition,
+        revision,
+        event_seq,
+        value,
+    } = forced;
+    match value {
+        Ok(value) => Ok(Receipt {
+            disposition,
+            revision,
+            event_seq,
+            value,
+        }),
+        Err(problem) => Err(ControllerError::NotForced {
+            target: target.to_string(),
+            problem,
+        }),
+    }
 }

@@ -4,7 +4,7 @@
 use holdpoint_state::{Actor, Change, Command, Database, Outcome, Receipt};
 use serde_json::json;
 
-use super::deletion::{delete_by_force, in_the_way};
+use super::deletion::{acts_in_the_way, delete_by_force, in_the_way};
 use super::{facts, on_target};
 use crate::error::ControllerError;
 use crate::model::{FinalizerName, Target, check_finalizers, cut};
@@ -169,7 +169,7 @@ pub fn force_finalizer(
             }
             write(change, &after)?;
             let payload = facts(&json!({ "finalizer": finalizer, "reason": cut(&reason) }))?;
-            let is_deleted = in_the_way(change)?.is_none();
+            let is_deleted = in_the_way(change)?.is_none() && !acts_in_the_way(change, &reason)?;
             if is_deleted {
                 change.advance(&operations::FORCE_FINALIZER, None, Some(payload))?;
                 delete_by_force(change, &reason)?;

@@ -168,6 +168,10 @@ fn conclude(
             match store::resources::open_effects(change)? {
                 0 => (Finished::Deleted, "settled", None),
                 effects => {
+                    // An act that an earlier pass left open and that no pass asked for any more is for a person to say.
+                    change.recover_effects_with(Some(
+                        "nobody asked what became of it before the deletion",
+                    ))?;
                     let at = now.plus(BLOCKED_MS);
                     let at = if came {
                         at.min(waiting.available_at)
@@ -217,6 +221,8 @@ fn conclude(
     let payload = facts(&payload)?;
     if finished == Finished::Deleted {
         change.advance(&operations::FINISH, None, Some(payload))?;
+        // What was never begun will not be.
+        change.cancel_effects("the resource is deleted")?;
         store::resources::delete(change)?;
         change.instead(&operations::DELETE)?;
         change.record(facts(&json!({ "reconcileId": seen.reconcile_id }))?);

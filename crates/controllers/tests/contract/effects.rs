@@ -374,3 +374,48 @@ fn a_lost_claim_settles_nothing() -> Result {
     ));
     world.check()
 }
+
+#[test]
+fn an_act_that_no_pass_asks_for_any_more_is_for_a_person_to_say() -> Result {
+    let world = left_open()?;
+    commands::request_deletion(world.db(), &target(), ann())?;
+    let claim = world.claim()?;
+    let finished = world.finish(&claim, Next::Settled)?;
+    assert!(
+        matches!(finished, Finished::Blocked { effects: 1, .. }),
+        "{finished:?}"
+    );
+    let effects = views::effects(&world.db().snapshot()?, &world.uid()?)?;
+    assert_eq!(effects[0].state, EffectOutcome::Indeterminate);
+    world.check()
+}
+
+#[test]
+fn an_act_of_a_resource_whose_controller_is_gone_is_for_a_person_to_say() -> Result {
+    let world = left_open()?;
+    let uid = world.uid()?;
+    commands::request_deletion(world.db(), &target(), ann())?;
+    let force = || commands::force_deletion(world.db(), &target(), "uninstalled", ann());
+    assert!(matches!(force(), Err(ControllerError::NotForced { .. })));
+    let effect =
+        holdpoint_state::effects::of_source(&world.db().snapshot()?, &uid.resource())?.remove(0);
+    assert_eq!(
+        EffectOutcome::from(effect.state),
+        EffectOutcome::Indeterminate
+    );
+    world.check()?;
+    let resolution = Resolution {
+        effect_id: effect.effect_id,
+        attempt_number: effect.attempts,
+        expected_revision: effect.revision,
+        idempotency_key: "resolve-1".to_owned(),
+        actor: ann(),
+        decision: Decision::Retry,
+    };
+    holdpoint_state::effects::resolve(world.db(), resolution)?;
+    // What nobody will do any more is given up with the resource, so that its history can go.
+    force()?;
+    let effects = views::effects(&world.db().snapshot()?, &uid)?;
+    assert_eq!(effects[0].state, EffectOutcome::Cancelled);
+    world.check()
+}

@@ -9,6 +9,7 @@
 
 mod applied;
 mod children;
+mod crowd;
 mod damage;
 mod deletion;
 mod effects;

@@ -308,6 +308,7 @@ fn controller_50_the_pass_of_a_dead_host_is_repeated_at_once() -> Result {
 fn what_nobody_else_changed_is_no_conflict_whatever_the_pass_itself_wrote() -> Result {
     let world = World::with(json!(1))?;
     let claim = world.claim()?;
+    assert_eq!(claim.resource(), &world.resource()?);
     commands::enqueue(world.db(), &target(), None)?;
     commands::renew(world.db(), &claim)?;
     let patch = StatusPatch {
