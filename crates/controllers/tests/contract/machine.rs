@@ -10,7 +10,7 @@ use proptest_state_machine::prop_state_machine;
 use self::product::Product;
 
 /// How many lives a run of the test has; `PROPTEST_CASES` says otherwise.
-const CASES: u32 = 64;
+const CASES: u32 = 128;
 
 prop_state_machine! {
     #![proptest_config(ProptestConfig {

@@ -505,8 +505,8 @@ impl ReferenceStateMachine for Model {
             4 => (0..3_u8).prop_map(Step::Apply),
             2 => prop_oneof![Just(0), Just(1_000), Just(60_000)].prop_map(Step::Hint),
             1 => Just(Step::Delete),
-            1 => (0..2_u8).prop_map(Step::Add),
-            1 => (0..2_u8).prop_map(Step::Remove),
+            3 => (0..2_u8).prop_map(Step::Add),
+            2 => (0..2_u8).prop_map(Step::Remove),
             1 => (0..2_u8).prop_map(Step::ForceFinalizer),
             1 => Just(Step::ForceDeletion),
             4 => prop_oneof![Just(1), Just(1_000), Just(60_000), Just(119_999), Just(120_000)].prop_map(Step::Clock),
@@ -516,7 +516,7 @@ impl ReferenceStateMachine for Model {
             2 => host().prop_map(Step::Fail),
             1 => host().prop_map(Step::HandBack),
             3 => host().prop_map(Step::Reserve),
-            2 => state.prop_map(Step::Tell),
+            3 => state.prop_map(Step::Tell),
         ]
         .boxed()
     }
