@@ -227,33 +227,25 @@ impl FileSet {
         let step = plan.step.clone();
         announce(pass, &mut status, &directory, step.clone());
         pass.set_status(status);
-        Ok(match (step, trouble) {
-            (Some(_), None) => {
-                tell(
-                    pass,
-                    false,
-                    "Converging",
-                    &format!(
-                        "{} of {} files are as declared",
-                        plan.right,
-                        spec.files.len()
-                    ),
-                );
-                progress(pass, true, "Converging");
-                Action::requeue()
-            }
-            (Some(_), Some(problem)) => {
-                // The same may go wrong again at once.
-                tell(pass, false, "ActFailed", &problem);
-                progress(pass, true, "ActFailed");
-                Action::requeue_after(recheck)
-            }
-            (None, _) if leaving => Action::requeue(),
-            (None, _) => {
-                say_what_is(pass, &plan, spec.files.len());
-                Action::requeue_after(recheck)
-            }
-        })
+        let goes_on = step.is_some() || leaving;
+        if let Some(problem) = trouble.filter(|_| goes_on) {
+            // The same may go wrong again at once.
+            tell(pass, false, "ActFailed", &problem);
+            progress(pass, true, "ActFailed");
+            return Ok(Action::requeue_after(recheck));
+        }
+        if goes_on {
+            let message = format!(
+                "{} of {} files are as declared",
+                plan.right,
+                spec.files.len()
+            );
+            tell(pass, false, "Converging", &message);
+            progress(pass, true, "Converging");
+            return Ok(Action::requeue());
+        }
+        say_what_is(pass, &plan, spec.files.len());
+        Ok(Action::requeue_after(recheck))
     }
 
     /// The contents of files, by their paths.

@@ -318,6 +318,12 @@ fn what_stands_in_the_way_is_told() {
     worker.kill();
 }
 
+/// Waits for something that only another process can make so, without a rest between two looks: the receipt is one commit away.
+fn at_once(what: &str, is_so: impl Fn() -> bool) {
+    let looks = (0..30_000_000).find(|_| is_so());
+    assert!(looks.is_some(), "waited too long for {what}");
+}
+
 /// SIGKILL at the moment a file appears: between its writing and the receipt. It is found to be written, and not written again.
 #[test]
 fn a_file_that_was_written_before_a_kill_is_not_written_again() {
@@ -344,12 +350,7 @@ fn a_file_that_was_written_before_a_kill_is_not_written_again() {
     let mut left_open = 0;
     for name in &names {
         let worker = home.spawn(&["work"]);
-        // As fast as can be looked: the receipt is one commit away.
-        let begun = std::time::Instant::now();
-        while inode(name).is_none() {
-            assert!(begun.elapsed().as_secs() < 60, "{name} is not written");
-            std::hint::spin_loop();
-        }
+        at_once(name, || inode(name).is_some());
         worker.kill();
         let effects = home.ok(&["effects", "list", "--state", "applying"]);
         left_open += effects["effects"].as_array().unwrap().len();
@@ -370,4 +371,99 @@ fn a_file_that_was_written_before_a_kill_is_not_written_again() {
     assert_eq!(writes.count(), rounds);
     assert!(0 < left_open, "no kill came between a file and its receipt");
     assert_eq!(home.run(&["state", "verify"]).status, 0);
+}
+
+/// The controller is not there any more: a person lets the resource go, and what it stood for stays.
+#[test]
+fn case_076_a_finalizer_is_forced_by_a_person_and_the_trail_says_why() {
+    let home = Home::with("site.resource.yaml", SITE);
+    home.ok(&["controllers", "apply", "site.resource.yaml"]);
+    home.ok(&["work", "--until-idle"]);
+    home.ok(&["controllers", "delete", "file-set", "site"]);
+    let again = home.ok(&["controllers", "delete", "file-set", "site"]);
+    assert_eq!(
+        (&again["adopted"], &again["blockers"][0]["kind"]),
+        (&json!(true), &json!("finalizer"))
+    );
+    let (status, _) = home.json(&["controllers", "apply", "site.resource.yaml"]);
+    assert_eq!(status, 0, "the same spec is no change");
+    home.write("site.resource.yaml", &SITE.replace("One", "Two"));
+    let (status, refused) = home.json(&["controllers", "apply", "site.resource.yaml"]);
+    assert_eq!((status, &refused["error"]["code"]), (4, &json!("conflict")));
+    let forced = home.ok(&[
+        "controllers",
+        "force-finalizer",
+        "file-set",
+        "site",
+        "file-set/files",
+        "--reason",
+        "moved away",
+    ]);
+    assert_eq!(
+        (&forced["isDeleted"], &forced["adopted"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(home.json(&["controllers", "get", "file-set", "site"]).0, 7);
+    assert_eq!(
+        home.read("public/index.html"),
+        "<h1>Hello</h1>\n<p>One.</p>\n"
+    );
+    // The directory is still marked; a new resource of the name is another one, and is told so.
+    home.ok(&["controllers", "apply", "site.resource.yaml"]);
+    home.ok(&["work", "--until-idle"]);
+    let got = home.ok(&["controllers", "get", "file-set", "site"]);
+    assert_eq!(
+        got["status"]["conditions"][1]["reason"], "DirectoryTaken",
+        "{got:#}"
+    );
+    assert_eq!(home.run(&["state", "verify"]).status, 0);
+}
+
+/// A kill between a file and its receipt, a change of the spec before the next pass, and then the end: nothing stands in its way.
+#[test]
+fn what_a_kill_left_open_does_not_keep_a_resource_from_being_deleted() {
+    let home = Home::new();
+    let mut left_open = 0;
+    for round in 0..6 {
+        let resource = |content: &str| {
+            let files = [json!({ "path": "a", "content": content })];
+            json!({ "controller": "file-set", "key": "one", "spec": { "directory": "one", "files": files } }).to_string()
+        };
+        home.write("one.resource.json", &resource("first"));
+        home.ok(&["controllers", "apply", "one.resource.json"]);
+        let worker = home.spawn(&["work"]);
+        let file = home.work().join("one/a");
+        at_once("the file", || file.exists());
+        worker.kill();
+        left_open += home.ok(&["effects", "list", "--state", "applying"])["effects"]
+            .as_array()
+            .unwrap()
+            .len();
+        home.write("one.resource.json", &resource("second"));
+        home.ok(&["controllers", "apply", "one.resource.json"]);
+        home.ok(&["controllers", "delete", "file-set", "one"]);
+        home.ok(&["work", "--until-idle"]);
+        assert_eq!(
+            home.json(&["controllers", "explain", "file-set", "one"]).0,
+            7,
+            "round {round}"
+        );
+        assert!(
+            !home.work().join("one").exists(),
+            "round {round}: the file was its own"
+        );
+    }
+    assert!(0 < left_open, "no kill came between a file and its receipt");
+    assert_eq!(home.run(&["state", "verify"]).status, 0);
+}
+
+#[test]
+fn the_schema_is_that_of_resource_files() {
+    let home = Home::new();
+    let schema = home.ok(&["schema", "resource"]);
+    let spec = &schema["$defs"]["Resource"]["allOf"][0]["then"]["properties"]["spec"];
+    assert_eq!(spec, &holdpoint_controllers::file_set::spec::schema());
+    let text = home.run(&["schema", "resource"]);
+    assert_eq!(serde_json::from_str::<Value>(&text.stdout).unwrap(), schema);
+    assert!(!home.store().exists());
 }

@@ -11,6 +11,24 @@ use crate::records::TELLING;
 use crate::sessions::asking_agent;
 use crate::support::{ASK, Home, TUNED, shape};
 
+/// The documents of managed resources.
+fn of_resources(home: &Home, note: &mut impl FnMut(&str, &[&str]) -> Value) {
+    home.write("site.resource.yaml", SITE);
+    let (apply, file) = ("apply", "site.resource.yaml");
+    note("controllers apply", &["controllers", apply, file]);
+    let mut resource = |verb: &str, more: &[&str]| {
+        let args = [&["controllers", verb, "file-set", "site"], more].concat();
+        note(&format!("controllers {verb}"), &args);
+    };
+    resource("get", &[]);
+    resource("explain", &[]);
+    resource("reconcile", &[]);
+    resource("delete", &[]);
+    let reason = ["nobody", "--reason", "to see"];
+    resource("force-finalizer", &reason);
+    note("controllers list", &["controllers", "list"]);
+}
+
 #[test]
 fn every_document_has_its_shape_and_its_members_are_documented() {
     let home = Home::with("ask.workflow.yaml", ASK);
@@ -84,20 +102,7 @@ fn every_document_has_its_shape_and_its_members_are_documented() {
     note("answer refused", &["answer", &run, "sink"]);
     note("answer to a decision", &["answer", &run, "ship"]);
     note("decision cancel", &["decision", "cancel", &run]);
-    home.write("site.resource.yaml", SITE);
-    let (apply, file) = ("apply", "site.resource.yaml");
-    note("controllers apply", &["controllers", apply, file]);
-    let mut resource = |verb: &str, more: &[&str]| {
-        let args = [&["controllers", verb, "file-set", "site"], more].concat();
-        note(&format!("controllers {verb}"), &args);
-    };
-    resource("get", &[]);
-    resource("explain", &[]);
-    resource("reconcile", &[]);
-    resource("delete", &[]);
-    let reason = ["nobody", "--reason", "to see"];
-    resource("force-finalizer", &reason);
-    note("controllers list", &["controllers", "list"]);
+    of_resources(&home, &mut note);
 
     // Tables are a matter of the schema, not of this document.
     status["rows"].take();

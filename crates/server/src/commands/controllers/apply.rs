@@ -208,3 +208,106 @@ fn told(context: &Context, wish: &Compared, dry_run: bool) {
         context.output.line(format!("  {}", text::line(line)));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdpoint_controllers::commands::{Claiming, PassEnd, claim, finish, request_deletion};
+    use holdpoint_controllers::model::{Next, StatusPatch};
+    use holdpoint_state::testing::TestStore;
+    use holdpoint_state::{Owner, OwnerKind};
+    use serde_json::json;
+
+    use super::*;
+
+    fn store() -> TestStore {
+        TestStore::new([holdpoint_workflows::DOMAIN, holdpoint_controllers::DOMAIN]).unwrap()
+    }
+
+    /// What a file with this spec comes to, as it is now.
+    fn compared(store: &TestStore, spec: &Value) -> Compared {
+        let text = json!({ "controller": "lamp", "key": "hall", "spec": spec }).to_string();
+        let manifest = manifest::read("lamp.json", text.as_bytes(), &[])
+            .unwrap()
+            .remove(0);
+        compare(
+            Some(store.db()),
+            &ProjectPath::new("/srv/app").unwrap(),
+            manifest,
+        )
+        .unwrap()
+    }
+
+    fn apply_now(store: &TestStore, spec: &Value) -> Applied {
+        write(store.db(), &compared(store, spec)).unwrap()
+    }
+
+    fn spec(store: &TestStore) -> Value {
+        let target = Target::parse("/srv/app", "lamp", "hall").unwrap();
+        let found = views::resource(&store.db().snapshot().unwrap(), &target).unwrap();
+        found.map(|found| found.spec).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_written_is_what_was_shown() {
+        let store = store();
+        let stale = |wish: &Compared| {
+            let error = write(store.db(), wish).unwrap_err();
+            assert!(
+                matches!(error, CommandError::ResourceChanged { .. }),
+                "{error}"
+            );
+        };
+        // Somebody else makes it meanwhile.
+        let wish = compared(&store, &json!(1));
+        apply_now(&store, &json!(2));
+        stale(&wish);
+        assert_eq!(spec(&store), json!(2));
+        // Somebody else changes it meanwhile.
+        let wish = compared(&store, &json!(3));
+        apply_now(&store, &json!(4));
+        stale(&wish);
+        assert_eq!(spec(&store), json!(4));
+        // There and back again is a change too.
+        let wish = compared(&store, &json!(5));
+        apply_now(&store, &json!(6));
+        apply_now(&store, &json!(4));
+        stale(&wish);
+        // Meanwhile it becomes what was wanted: that holds.
+        let wish = compared(&store, &json!(7));
+        apply_now(&store, &json!(7));
+        assert_eq!(
+            write(store.db(), &wish).unwrap().change,
+            SpecChange::Unchanged
+        );
+    }
+
+    #[test]
+    fn a_pass_meanwhile_is_no_conflict() {
+        let store = store();
+        let uid = apply_now(&store, &json!(1)).uid;
+        let wish = compared(&store, &json!(2));
+        let host = Owner::new(OwnerKind::Host, "host");
+        let pass = claim(store.db(), &Claiming::new(&uid, &host))
+            .unwrap()
+            .unwrap();
+        finish(
+            store.db(),
+            &pass,
+            &StatusPatch::default(),
+            Next::Settled,
+            PassEnd::default(),
+        )
+        .unwrap();
+        let applied = write(store.db(), &wish).unwrap();
+        assert_eq!(
+            (applied.change, applied.generation),
+            (SpecChange::Updated, 2)
+        );
+        // What is being deleted takes no other spec.
+        let wish = compared(&store, &json!(3));
+        request_deletion(store.db(), &wish.target, actor()).unwrap();
+        let error = write(store.db(), &wish).unwrap_err();
+        assert_eq!(error.exit(), ExitStatus::Conflict, "{error}");
+        assert_eq!(spec(&store), json!(2));
+    }
+}
