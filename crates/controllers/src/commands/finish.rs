@@ -1,13 +1,13 @@
 //! K7 to K9: how a pass ends. Status, finalizers, queue and lease change in one transaction, or none of them does.
 
 use holdpoint_state::clock::UnixMillis;
-use holdpoint_state::{Change, Database, Outcome};
+use holdpoint_state::{Change, Database, Outcome, Payload};
 use serde_json::json;
 
 use super::claim::{PassClaim, Seen};
 use super::facts;
 use crate::error::ControllerError;
-use crate::model::{Next, StatusPatch, back_off_ms, cut};
+use crate::model::{FinalizerName, Next, StatusPatch, back_off_ms, cut};
 use crate::store::queue::Again;
 use crate::{operations, store};
 
@@ -105,11 +105,8 @@ pub fn finish(
                 }
                 other => other?,
             };
-            if let Some(status) = result
-                .status
-                .filter(|status| status.digest() != head.status)
-            {
-                store::resources::set_status(change, seen.generation, &status)?;
+            if result.status.digest() != head.status {
+                store::resources::set_status(change, seen.generation, &result.status)?;
             }
             if let Some(finalizers) = &result.finalizers {
                 store::resources::set_finalizers(change, finalizers)?;
@@ -121,8 +118,8 @@ pub fn finish(
 
 /// What a pass found, checked.
 struct Judged {
-    status: Option<holdpoint_state::Payload>,
-    finalizers: Option<Vec<crate::model::FinalizerName>>,
+    status: Payload,
+    finalizers: Option<Vec<FinalizerName>>,
 }
 
 fn judge(
@@ -132,14 +129,17 @@ fn judge(
     next: Next,
 ) -> Result<Judged, ControllerError> {
     next.check()?;
-    let before = store::resources::load(change)?.ok_or_else(|| gone(change))?;
-    let status = patch.apply(&before.status, seen.generation, change.now())?;
-    let finalizers = patch.finalizers_of(
-        &before.metadata.finalizers,
-        seen.deletion_requested_at.is_some(),
-    )?;
+    let before = store::resources::status(change)?.ok_or_else(|| gone(change))?;
+    let status = patch.apply(&before, seen.generation, change.now())?;
+    let finalizers = match patch.finalizers {
+        Some(_) => {
+            let before = store::resources::finalizers(change)?;
+            patch.finalizers_of(&before, seen.deletion_requested_at.is_some())?
+        }
+        None => None,
+    };
     Ok(Judged {
-        status: Some(status.payload()?),
+        status: status.payload()?,
         finalizers,
     })
 }

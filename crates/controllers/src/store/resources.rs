@@ -11,7 +11,7 @@ use holdpoint_state::{Change, Digest, Payload, StateError};
 
 use super::integer;
 use crate::error::ControllerError;
-use crate::model::{EffectKey, FinalizerName, ManagedResource, Target, Uid};
+use crate::model::{EffectKey, FinalizerName, ManagedResource, StatusView, Target, Uid};
 use crate::views::effects::{self, StoredEffect};
 use crate::views::stored;
 
@@ -47,6 +47,12 @@ pub(crate) fn head(change: &mut Change<'_>) -> Result<Option<Head>, StateError> 
 pub(crate) fn load(change: &mut Change<'_>) -> Result<Option<ManagedResource>, ControllerError> {
     let key = change.resource_key()?;
     stored::load(&change.sql(), key)
+}
+
+/// The status of this change's resource.
+pub(crate) fn status(change: &mut Change<'_>) -> Result<Option<StatusView>, ControllerError> {
+    let key = change.resource_key()?;
+    stored::status(&change.sql(), key)
 }
 
 /// The uid of a target, as this transaction sees it.

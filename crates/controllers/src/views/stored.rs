@@ -124,13 +124,37 @@ pub(crate) fn load(
     let uid = metadata.uid.clone();
     let spec: Value = serde_json::from_slice(spec.checked(&uid, "spec")?)
         .map_err(|error| damaged(&uid, &format!("its spec is no JSON: {error}")))?;
-    let status = StatusView::read(status.checked(&uid, "status")?)
-        .map_err(|error| damaged(&uid, &error.to_string()))?;
+    let status = read_status(&uid, &status)?;
     Ok(Some(ManagedResource {
         metadata,
         spec,
         status,
     }))
+}
+
+/// The status of a resource, without its spec.
+pub(crate) fn status(
+    sql: &Sql<'_>,
+    key: ResourceKey,
+) -> Result<Option<StatusView>, ControllerError> {
+    let found = sql
+        .prepare_cached(
+            "SELECT r.aggregate_key, coalesce(c.status_digest, c.status_hash), coalesce(c.status, t.content)
+             FROM controller_resources c JOIN resources r ON r.resource_key = c.resource_key
+             LEFT JOIN blobs t ON t.blob_hash = c.status_hash
+             WHERE c.resource_key = :key",
+        )?
+        .query_row(named_params! { ":key": key }, |row| Ok((row.get(0)?, Document::from_row(row, 1)?)))
+        .optional()?;
+    let Some((uid, document)) = found else {
+        return Ok(None);
+    };
+    read_status(&uid, &document).map(Some)
+}
+
+fn read_status(uid: &Uid, document: &Document) -> Result<StatusView, ControllerError> {
+    StatusView::read(document.checked(uid, "status")?)
+        .map_err(|error| damaged(uid, &error.to_string()))
 }
 
 /// A stored error text.

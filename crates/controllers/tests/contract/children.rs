@@ -8,10 +8,11 @@ use holdpoint_controllers::model::{
     ChildRecord, ChildRequest, ChildState, Completion, Next, RequestKey,
 };
 use holdpoint_controllers::views;
-use holdpoint_state::{Disposition, Receipt};
+use holdpoint_state::{ActorKind, Disposition, Receipt};
 use holdpoint_workflows::commands::{Answer, Control, Start};
 use holdpoint_workflows::definition::{Definition, Workflow};
 use holdpoint_workflows::model::RunStatus;
+use holdpoint_workflows::settings::{PathRule, Settings};
 use holdpoint_workflows::{RunId, SchedulerOptions, Workflows};
 use serde_json::{Value, json};
 
@@ -412,5 +413,58 @@ fn wishes_of_a_child_have_their_own_names() -> Result {
     let late =
         children::queue_follow_up(runs.world.db(), &claim, &key(), "look", "one").unwrap_err();
     assert!(late.claim_lost().is_some());
+    runs.world.check()
+}
+
+#[test]
+fn a_wish_of_a_child_that_is_repeated_by_the_next_pass_meets_the_first() -> Result {
+    let runs = Runs::new()?;
+    let definition = Workflow::new("gate")
+        .settings(
+            Settings::new(7_u32).path(PathRule::new("").may_replace(&[ActorKind::Controller])),
+        )
+        .start_at("gate")
+        .checkpoint("gate")
+        .build()?;
+    let claim = runs.world.claim()?;
+    let child = children::reserve(runs.world.db(), &claim, &job())?;
+    let start = Start::new(&definition, json!({ "n": 1 }))
+        .run_id(child.reserved_run_id.clone().unwrap())
+        .in_session("session-1");
+    let run = runs.workflows.start(&start)?.value;
+    children::link(runs.world.db(), &claim, &key())?;
+    runs.world.finish(&claim, Next::Settled)?;
+    assert_eq!(runs.go_on(&run)?, RunStatus::Waiting);
+    let patch = || json!([{ "op": "replace", "path": "", "value": 9 }]);
+    let mut seen = Vec::new();
+    for expected in [Disposition::Accepted, Disposition::Adopted] {
+        let claim = runs.world.claim()?;
+        let db = runs.world.db();
+        let changed =
+            children::change_settings(db, &claim, &key(), &definition, patch(), "faster")?;
+        let queued = children::queue_follow_up(db, &claim, &key(), "look at it", "look")?;
+        assert_eq!(
+            (changed.disposition, queued.disposition),
+            (expected, expected)
+        );
+        assert_eq!(
+            changed.value.request_id,
+            format!("resourceManager:{}:faster", claim.uid())
+        );
+        seen.push((changed.value.change_id, queued.value.follow_up_id.clone()));
+        if expected == Disposition::Adopted {
+            children::remove_follow_up(db, &claim, &key(), &queued.value.follow_up_id)?;
+            let again = children::remove_follow_up(db, &claim, &key(), &queued.value.follow_up_id)?;
+            assert_eq!(again.disposition, Disposition::Adopted);
+        }
+        assert_eq!(
+            runs.world
+                .finish(&claim, Next::Requeue { after_ms: None })?,
+            Finished::Requeued {
+                at: runs.world.now()
+            }
+        );
+    }
+    assert_eq!(seen[0], seen[1]);
     runs.world.check()
 }
