@@ -272,6 +272,13 @@ mod tests {
     }
 
     #[test]
+    fn the_example_is_read() {
+        let example = include_str!("../../../examples/site.resource.yaml");
+        let told = told("site.resource.yaml", example);
+        assert!(told.starts_with("3:1: file-set/site {"), "{told}");
+    }
+
+    #[test]
     fn the_schema_knows_the_specs() {
         let schema = json_schema(&[file_set::known().unwrap()]);
         let then = &schema["$defs"]["Resource"]["allOf"][0]["then"]["properties"]["spec"];

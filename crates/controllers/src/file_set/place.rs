@@ -100,7 +100,7 @@ impl Place {
     /// Makes the directory this resource's own, if it is nobody's.
     pub(crate) fn claim(&self) -> Result<(), PlaceError> {
         if self.is_claimed()? {
-            return Ok(());
+            return self.clear_claim();
         }
         let made_directory = self.walk(&self.directory, Missing::Refuse)?.is_none();
         let directory = self.make(&self.directory)?;
@@ -112,7 +112,7 @@ impl Place {
         let at = |source| io_at(&self.directory, source);
         let bytes = serde_json::to_vec(&mark).map_err(|error| at(error.into()))?;
         // Two resources may come at the same time: the name is given by a link, which only one of them gets.
-        let temporary = format!("{MARKER}.{}", self.uid);
+        let temporary = self.temporary_mark();
         let temporary = OsStr::new(&temporary);
         let linked = write_new(&directory, temporary, &bytes, None)
             .and_then(|()| directory.link(temporary, OsStr::new(MARKER)));
@@ -131,6 +131,32 @@ impl Place {
         }
     }
 
+    /// Removes what is left of a claim that a crash cut short.
+    fn clear_claim(&self) -> Result<(), PlaceError> {
+        let Some(directory) = self.walk(&self.directory, Missing::Refuse)? else {
+            return Ok(());
+        };
+        remove_if_there(&directory, OsStr::new(&self.temporary_mark()))
+            .map_err(|source| io_at(&self.directory, source))
+    }
+
+    fn temporary_mark(&self) -> String {
+        format!("{MARKER}.{}", self.uid)
+    }
+
+    /// Removes what is left of a writing that a crash cut short. Only the resource gives such names, and only it has the directory.
+    pub(crate) fn clear(&self, path: &str, sha256: &str) -> Result<(), PlaceError> {
+        match self.reach(path, Missing::Refuse) {
+            Ok(Some(reached)) => {
+                let temporary = temporary_of(reached.name, sha256);
+                remove_if_there(&reached.parent, OsStr::new(&temporary))
+                    .map_err(|source| io_at(path, source))
+            }
+            Ok(None) | Err(PlaceError::Way { .. } | PlaceError::Taken { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Gives the directory back, and removes it if the resource made it and nothing is left in it.
     pub(crate) fn release(&self) -> Result<(), PlaceError> {
         let Some(directory) = self.walk(&self.directory, Missing::Refuse)? else {
@@ -140,6 +166,7 @@ impl Place {
         let Some(mark) = self.own(read_mark(&directory).map_err(at)?) else {
             return Ok(());
         };
+        self.clear_claim()?;
         remove_if_there(&directory, OsStr::new(MARKER)).map_err(at)?;
         directory.sync().map_err(at)?;
         if mark.made_directory {
@@ -190,11 +217,7 @@ impl Place {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(at(error)),
         };
-        let temporary = format!(
-            ".{}.{}.tmp",
-            reached.name.to_string_lossy(),
-            sha256.get(..16).unwrap_or_default()
-        );
+        let temporary = temporary_of(reached.name, &sha256);
         let temporary = OsStr::new(&temporary);
         let written = write_new(&reached.parent, temporary, bytes, permissions).and_then(|()| {
             if there == Seen::Absent {
@@ -334,6 +357,12 @@ impl Place {
             Marked::No | Marked::By(_) | Marked::Unreadable => None,
         }
     }
+}
+
+/// The name that a file has until it is whole.
+fn temporary_of(name: &OsStr, sha256: &str) -> String {
+    let digest = sha256.get(..16).unwrap_or(sha256);
+    format!(".{}.{digest}.tmp", name.to_string_lossy())
 }
 
 /// SHA-256 in hex.

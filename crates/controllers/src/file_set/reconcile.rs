@@ -83,6 +83,36 @@ struct Announced {
 /// Keeps directories of files equal to what resources declare.
 ///
 /// It works on this machine alone. Runs make the contents that a spec does not have itself; their outputs are read from the store.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use holdpoint_controllers::Controllers;
+/// use holdpoint_controllers::file_set::{FileSet, FileSetWish};
+/// use holdpoint_state::testing::TestStore;
+/// use holdpoint_workflows::{SchedulerOptions, Workflows};
+/// use serde_json::json;
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let project = directory.path().canonicalize()?;
+/// # let store = TestStore::new([holdpoint_workflows::DOMAIN, holdpoint_controllers::DOMAIN])?;
+/// let workflows = Workflows::new(store.db().clone());
+/// let controllers = Controllers::new(&workflows, &project)?;
+/// let files = FileSet::new(&workflows, controllers.project());
+/// let controllers = controllers.register(files)?;
+/// let scheduler = controllers.attach(workflows).scheduler(SchedulerOptions::default())?;
+///
+/// let wish: FileSetWish = serde_json::from_value(json!({
+///     "directory": "public",
+///     "files": [{ "path": "index.html", "content": "<h1>Hello</h1>" }],
+/// }))?;
+/// controllers.apply::<FileSet>("site", &wish)?;
+/// let ready = controllers.wait_for_condition::<FileSet>("site", "Ready", Duration::from_secs(30))?;
+/// assert!(ready.is_some_and(|site| site.status.files().contains_key("index.html")));
+/// assert_eq!(std::fs::read_to_string(project.join("public/index.html"))?, "<h1>Hello</h1>");
+/// scheduler.stop(Duration::from_secs(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct FileSet {
     workflows: Workflows,
@@ -369,6 +399,8 @@ impl FileSet {
             step: &next.act,
             bytes,
         };
+        // Of a spec that is no longer wanted: what becomes of it is nobody's trouble.
+        let is_wanted = next.generation == pass.generation();
         let record = match pass.ensure(&act) {
             // It is over, and its pass could not say so: the spec changed in the middle of it. What came of it is seen.
             Err(error) if is_of_an_older_generation(&error) => {
@@ -383,10 +415,22 @@ impl FileSet {
                     }
                     Step::Claim | Step::Write { .. } | Step::Remove { .. } | Step::Release => {}
                 }
+                if let Step::Write { path, sha256, .. } = &next.act {
+                    act.place.clear(path, sha256)?;
+                }
                 return Ok(Done::Over(None));
             }
             record => record?,
         };
+        if let Step::Write { path, sha256, .. } = &next.act
+            && matches!(
+                record.state,
+                EffectOutcome::Rejected | EffectOutcome::Applied
+            )
+        {
+            // An earlier attempt may have died in the middle.
+            act.place.clear(path, sha256)?;
+        }
         let error = record.error.unwrap_or_else(|| "the act failed".to_owned());
         match record.state {
             EffectOutcome::Pending | EffectOutcome::Indeterminate => {
@@ -395,7 +439,7 @@ impl FileSet {
             }
             EffectOutcome::Rejected | EffectOutcome::Cancelled => {
                 status.acts = next.number;
-                return Ok(Done::Over(Some(error)));
+                return Ok(Done::Over(Some(error).filter(|_| is_wanted)));
             }
             EffectOutcome::Applied => {}
         }

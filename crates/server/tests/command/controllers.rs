@@ -250,6 +250,28 @@ fn work_makes_a_directory_as_declared_and_removes_it() {
         worked["resources"][0]["conditions"][1]["reason"], "Equal",
         "{worked:#}"
     );
+    let got = home
+        .run(&[
+            "--json",
+            "controllers",
+            "get",
+            "file-set",
+            "site",
+            "--events",
+            "1000",
+        ])
+        .stdout;
+    // Nobody's lease, token or name: no model reads them from here.
+    for private in [
+        "owner",
+        "token",
+        "actorId",
+        "command-line",
+        "host-",
+        "lease_",
+    ] {
+        assert!(!got.to_lowercase().contains(private), "{private}: {got}");
+    }
     let run = worked["runs"][0]["runId"].as_str().unwrap();
     assert_eq!(
         home.ok(&["show", run])["launchOptions"]["workingDirectory"],
@@ -466,4 +488,88 @@ fn the_schema_is_that_of_resource_files() {
     let text = home.run(&["schema", "resource"]);
     assert_eq!(serde_json::from_str::<Value>(&text.stdout).unwrap(), schema);
     assert!(!home.store().exists());
+}
+
+/// Several processes, random kills, changes and deletions: in the end every directory is what was wanted last, and nothing else is there.
+#[test]
+fn directories_survive_kills_and_changes() {
+    let rounds: u64 = std::env::var("HOLDPOINT_TEST_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(24);
+    let home = Home::new();
+    let resource = |key: u64, round: u64| {
+        let files: Vec<Value> = (0..4).map(|file| json!({ "path": format!("d{}/f{file}", (round + file) % 3), "content": format!("{key} {round}") })).collect();
+        json!({ "controller": "file-set", "key": format!("set{key}"), "spec": { "directory": format!("set{key}"), "files": files } })
+    };
+    let mut wanted: [Option<u64>; 3] = [None; 3];
+    let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut workers: Vec<_> = (0..2).map(|_| home.spawn(&["work"])).collect();
+    for round in 0..rounds {
+        let key = random(3);
+        let slot = usize::try_from(key).unwrap();
+        if random(4) == 0 && wanted[slot].is_some() {
+            home.ok(&["controllers", "delete", "file-set", &format!("set{key}")]);
+            until("the end of it", || {
+                home.json(&["controllers", "explain", "file-set", &format!("set{key}")])
+                    .0
+                    == 7
+            });
+            wanted[slot] = None;
+        } else {
+            home.write("next.resource.json", &resource(key, round).to_string());
+            home.ok(&["controllers", "apply", "next.resource.json"]);
+            wanted[slot] = Some(round);
+        }
+        if random(2) == 0 {
+            workers.swap_remove(0).kill();
+            workers.push(home.spawn(&["work"]));
+        }
+    }
+    workers.into_iter().for_each(crate::support::Running::kill);
+    home.ok(&["work", "--until-idle"]);
+    for (key, round) in (0..).zip(wanted) {
+        let mut found = Vec::new();
+        let mut left = vec![home.work().join(format!("set{key}"))];
+        while let Some(directory) = left.pop() {
+            let Ok(entries) = std::fs::read_dir(&directory) else {
+                continue;
+            };
+            for entry in entries.map(Result::unwrap) {
+                if entry.file_type().unwrap().is_dir() {
+                    left.push(entry.path());
+                } else if entry.file_name() != ".holdpoint-file-set.json" {
+                    let name = entry
+                        .path()
+                        .strip_prefix(home.work())
+                        .unwrap()
+                        .to_str()
+                        .unwrap()
+                        .to_owned();
+                    found.push((name, std::fs::read_to_string(entry.path()).unwrap()));
+                }
+            }
+        }
+        found.sort();
+        let mut files: Vec<_> = round
+            .into_iter()
+            .flat_map(|round| {
+                (0..4).map(move |file| {
+                    (
+                        format!("set{key}/d{}/f{file}", (round + file) % 3),
+                        format!("{key} {round}"),
+                    )
+                })
+            })
+            .collect();
+        files.sort();
+        assert_eq!(found, files, "set{key}");
+    }
+    assert_eq!(home.run(&["state", "verify"]).status, 0);
 }

@@ -59,6 +59,29 @@ fn a_file_is_written_whole_and_removed_with_its_directories() {
     );
 }
 
+/// The rest of a process that was killed in the middle goes.
+#[test]
+fn what_a_crash_left_is_cleared() {
+    let project = TempDir::new().unwrap();
+    let place = place(&project, "one", "out");
+    fs::create_dir(project.path().join("out")).unwrap();
+    let rest = project.path().join("out").join(place.temporary_mark());
+    fs::write(&rest, "{").unwrap();
+    place.claim().unwrap();
+    fs::write(&rest, "{").unwrap();
+    place.claim().unwrap();
+    let half = project
+        .path()
+        .join("out")
+        .join(temporary_of(OsStr::new("a"), &sha256(b"whole")));
+    fs::write(&half, "wh").unwrap();
+    place.write("a", b"whole", None).unwrap();
+    fs::write(&half, "wh").unwrap();
+    place.clear("a", &sha256(b"whole")).unwrap();
+    place.clear("not/there", &sha256(b"whole")).unwrap();
+    assert_eq!(names(&project.path().join("out")), [MARKER, "a"]);
+}
+
 #[test]
 fn what_somebody_else_wrote_is_not_touched() {
     let project = TempDir::new().unwrap();
