@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use holdpoint_controllers::commands::{self, Claiming};
+use holdpoint_controllers::model::ChildRequest;
 use holdpoint_controllers::{Action, Child, ControllerError, PassError, views};
+use holdpoint_state::{Owner, OwnerKind};
 use holdpoint_workflows::RunId;
-use holdpoint_workflows::commands::Answer;
+use holdpoint_workflows::commands::{Answer, Start};
 use holdpoint_workflows::definition::{Definition, NodeError, Workflow};
 use serde_json::{Value, json};
 
-use super::support::{Scripted, World, wait_for};
+use super::support::{Gate, Scripted, World, options, wait_for};
 
 fn counting(name: &str, count: &Arc<AtomicU64>) -> Definition {
     let count = Arc::clone(count);
@@ -116,6 +119,63 @@ fn controller_29_the_same_key_with_another_wish_is_a_conflict() {
     world.settle();
     assert_eq!(world.queue(), None);
     assert_eq!(count.load(Ordering::SeqCst), 1);
+    world.verify();
+}
+
+/// A host died between the start of the run and its link; the next one has another version of the workflow by now.
+#[test]
+fn a_run_that_was_started_before_a_crash_is_adopted_whatever_the_workflow_is_now() {
+    let gate = Gate::default();
+    let place = gate.clone();
+    let first = Workflow::new("rendering")
+        .input::<Value>()
+        .start_at("n")
+        .compute("n", move |ctx| {
+            place.pass();
+            Ok(ctx.input().clone())
+        })
+        .build()
+        .unwrap();
+    let second = Workflow::new("rendering")
+        .input::<Value>()
+        .start_at("other")
+        .compute("other", |_| Ok("the second version"))
+        .build()
+        .unwrap();
+    let mut world = World::new(showing(move |spec| Child::of("render", &second, spec)));
+    let uid = world.apply(&json!("the first version"));
+    let dead = Owner::new(OwnerKind::Host, "dead");
+    let claim = commands::claim(world.db(), &Claiming::new(&uid, &dead))
+        .unwrap()
+        .unwrap();
+    let wish = ChildRequest {
+        request_key: "render".parse().unwrap(),
+        workflow: "rendering".to_owned(),
+        input: json!("the first version"),
+    };
+    let reserved = commands::children::reserve(world.db(), &claim, &wish).unwrap();
+    let run = reserved.reserved_run_id.unwrap();
+    let start = Start::new(&first, wish.input).run_id(run.clone());
+    world.workflows.start(&start).unwrap();
+    assert!(commands::hand_back(world.db(), &claim).unwrap());
+
+    world.start(options(2));
+    wait_for("the link", || {
+        world.found().unwrap().status["state"] == "running"
+    });
+    gate.open(1);
+    wait_for("the end", || {
+        world.found().unwrap().status["state"] == "succeeded"
+    });
+    world.settle();
+    assert_eq!(run_of(&world), run);
+    let output = world.workflows.view(&run).unwrap().final_output;
+    assert_eq!(output, Some(json!("the first version")));
+    let events = world.events(&uid);
+    assert!(
+        !events.contains(&"reconcile_failed".to_owned()),
+        "{events:?}"
+    );
     world.verify();
 }
 
