@@ -122,6 +122,32 @@ fn controller_29_the_same_key_with_another_wish_is_a_conflict() {
     world.verify();
 }
 
+#[test]
+fn a_child_may_be_a_workflow_file_by_path_and_by_name() {
+    let world = World::running(showing(|spec| {
+        let reference = spec["workflow"].as_str().unwrap();
+        Child::new(reference, reference, &spec["input"])
+    }));
+    let directory = world.store.directory().to_owned();
+    let path = directory.join("twice.workflow.yaml");
+    let text = "name: twice\nstartAt: n\nnodes: { n: { compute: { jq: $input.n * 2 } } }\n";
+    std::fs::write(&path, text).unwrap();
+    world.workflows.registry().search(vec![directory]);
+    for reference in [path.to_str().unwrap(), "twice"] {
+        world.apply(&json!({ "workflow": reference, "input": { "n": 21 } }));
+        world.settle();
+        assert_eq!(
+            world.found().unwrap().status["state"],
+            "succeeded",
+            "{:?}",
+            world.queue()
+        );
+        let view = world.workflows.view(&run_of(&world)).unwrap();
+        assert_eq!(view.final_output, Some(json!(42)));
+    }
+    world.verify();
+}
+
 /// A host died between the start of the run and its link; the next one has another version of the workflow by now.
 #[test]
 fn a_run_that_was_started_before_a_crash_is_adopted_whatever_the_workflow_is_now() {

@@ -72,6 +72,17 @@ fn pass(pass: &mut Seen<'_>) -> Result<Action, PassError> {
                 Action::requeue()
             })
         }
+        "wait and act" => {
+            let file = spec["file"].as_str().unwrap_or_default();
+            std::fs::write(file, std::process::id().to_string())?;
+            wait_for("the word", || {
+                std::fs::read_to_string(file).is_ok_and(|word| word == "go")
+            });
+            let effect = Recorded::new("late").applying(|| panic!("it acted without a claim"));
+            let refused = pass.ensure(&effect).err().map(|error| error.to_string());
+            std::fs::write(file, refused.unwrap_or_default())?;
+            Ok(Action::settled())
+        }
         "die in an act" => {
             pass.ensure(&Recorded::new("open").applying(|| std::process::exit(0)))?;
             Ok(Action::settled())
@@ -349,6 +360,32 @@ fn controller_22_a_worker_that_ends_without_its_last_word_is_a_failed_pass() {
         assert!(error.contains(how), "{error}");
         assert_eq!(world.events(&uid).last().unwrap(), "reconcile_failed");
     }
+    world.verify();
+}
+
+#[test]
+fn a_worker_whose_claim_is_lost_commits_nothing_and_ends() {
+    let world = ordinary();
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("word");
+    let uid = world.apply(&json!({ "do": "wait and act", "file": file }));
+    let word = || std::fs::read_to_string(&file).unwrap_or_default();
+    wait_for("the worker", || !word().is_empty());
+    let process = word();
+    // The lease runs out without a renewal, as on a machine that slept.
+    world.clock().advance(31_000);
+    std::fs::write(&file, "go").unwrap();
+    wait_for("the refusal", || {
+        word().contains("claim of the pass is lost")
+    });
+    wait_for("the end of the worker", || !is_alive(&process));
+    assert_eq!(world.events(&uid), ["resource.created"]);
+    assert!(world.effects().is_empty());
+    // The next pass comes as if that one had not been.
+    world.apply(&json!({ "do": "show" }));
+    world.settle();
+    assert_eq!(world.events(&uid).last().unwrap(), "reconcile_finished");
+    assert_eq!(world.queue(), None);
     world.verify();
 }
 

@@ -77,6 +77,20 @@ fn an_error_a_panic_and_a_foreign_shape_fail_a_pass_and_rest() {
 }
 
 #[test]
+fn what_fails_together_does_not_come_back_together() {
+    for (unit, rest) in [(0.0, 800), (1.0, 1_200)] {
+        let mut world = World::new(Scripted::new(|_| Err(PassError::new("no"))));
+        let controllers = world.controllers.clone().jittering_with(move || unit);
+        world.workflows = controllers.attach(Workflows::new(world.db().clone()));
+        let now = world.db().clock().now();
+        world.apply(&json!(1));
+        world.start(options(1));
+        world.settle();
+        assert_eq!(world.queue().unwrap().available_at.since(now), rest);
+    }
+}
+
+#[test]
 fn controller_19_a_wait_that_is_none_fails_the_pass() {
     let world = World::running(Scripted::new(|pass| {
         let after_ms = pass.spec().as_str().unwrap().parse()?;
