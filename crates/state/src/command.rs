@@ -17,7 +17,7 @@ use crate::records::resources::ResourceKey;
 
 pub use change::{Change, Touched};
 pub(crate) use change::{Transaction, run_command};
-pub use sql::Sql;
+pub use sql::{Reads, Sql};
 
 /// One named transition of a domain: data, so that it can be printed, tested and checked in one place.
 #[derive(Debug, PartialEq, Eq)]

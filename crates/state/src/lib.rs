@@ -105,7 +105,8 @@ pub mod schema;
 pub mod testing;
 
 pub use command::{
-    Actor, ActorKind, Change, Command, Disposition, LeaseRule, Operation, Outcome, Receipt, Touched,
+    Actor, ActorKind, Change, Command, Disposition, LeaseRule, Operation, Outcome, Reads, Receipt,
+    Touched,
 };
 pub use database::{Database, EventFollower, Options, OwnerPresence, Snapshot, Ticket, Tickets};
 pub use error::{ClaimLostReason, Refusal, StateError};

@@ -10,10 +10,11 @@ pub mod plain;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::{Clock, ManualClock};
 use crate::command::{Actor, Receipt};
-use crate::database::{Database, Options};
+use crate::database::{Database, Options, Snapshot};
 use crate::error::StateError;
 use crate::records::leases::Claim;
 use crate::schema::{Domain, Identity, Schema};
@@ -135,6 +136,31 @@ impl Drop for TestStore {
 /// As [`Database::release`].
 pub fn release_keeping(db: &Database, claim: &Claim) -> Result<Receipt<()>, StateError> {
     db.release_by(Database::releasing(claim, Actor::system()))
+}
+
+/// How many instructions SQLite runs for what is read of a snapshot, in tens: what a look costs, whatever the machine is at.
+///
+/// # Errors
+///
+/// Those of SQLite.
+pub fn instructions<T>(
+    snapshot: &mut Snapshot<'_>,
+    look: impl FnOnce(&Snapshot<'_>) -> T,
+) -> Result<(T, u64), StateError> {
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    if let Some(connection) = snapshot.connection_mut() {
+        let counting = move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        connection.progress_handler(10, Some(counting))?;
+    }
+    let seen = look(snapshot);
+    if let Some(connection) = snapshot.connection_mut() {
+        connection.progress_handler(0, None::<fn() -> bool>)?;
+    }
+    Ok((seen, count.load(Ordering::Relaxed)))
 }
 
 /// How many callers wait for room in the writer's queue.

@@ -11,6 +11,7 @@ mod follow_ups;
 mod list;
 mod load;
 mod messages;
+pub mod pages;
 mod run;
 mod settings;
 mod updates;

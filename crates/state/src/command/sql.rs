@@ -91,3 +91,22 @@ fn prepare_reading<'a>(
         Err(denied())
     }
 }
+
+/// Whoever reads rows: a [`Snapshot`](crate::Snapshot), which sees what is committed, or a [`Change`](super::Change), which sees what its
+/// own transaction wrote too. A view that takes either serves people and projectors by the same statements.
+pub trait Reads {
+    /// Statements that read; everything else is refused.
+    fn reading(&self) -> Sql<'_>;
+}
+
+impl Reads for crate::database::Snapshot<'_> {
+    fn reading(&self) -> Sql<'_> {
+        self.sql()
+    }
+}
+
+impl Reads for super::Change<'_> {
+    fn reading(&self) -> Sql<'_> {
+        self.reading_sql()
+    }
+}

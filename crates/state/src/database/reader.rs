@@ -218,6 +218,12 @@ impl Snapshot<'_> {
         }
     }
 
+    /// The same, for what SQLite asks the whole connection for.
+    #[cfg(feature = "testing")]
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut Connection> {
+        self.connection.as_mut()
+    }
+
     pub(super) fn owners(&self) -> &super::Owners {
         &self.shared.owners
     }
