@@ -18,6 +18,7 @@ const DOMAINS: &[Domain] = &[
     holdpoint_decisions::DOMAIN,
     holdpoint_channels::DOMAIN,
     holdpoint_controllers::DOMAIN,
+    holdpoint_viewer::DOMAIN,
     // new-domain: `cargo xtask new-domain` puts the line of a new domain above this one.
 ];
 

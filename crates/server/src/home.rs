@@ -42,6 +42,7 @@ pub fn schema() -> Result<Schema, StateError> {
             holdpoint_decisions::DOMAIN,
             holdpoint_channels::DOMAIN,
             holdpoint_controllers::DOMAIN,
+            holdpoint_viewer::DOMAIN,
         ],
     )
 }

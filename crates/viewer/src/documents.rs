@@ -6,6 +6,7 @@
 
 mod content;
 mod page;
+mod patch;
 mod run;
 mod session;
 mod window;
@@ -15,6 +16,7 @@ pub use content::{
     CHUNK_BYTES, ContentChunk, ContentPath, INLINE_BYTES, Reference, Shown, escape, unescape,
 };
 pub use page::{ListPage, Page, PageItems, PageKind};
+pub use patch::{Delta, Misfit, Op, TargetType};
 pub use run::{
     Action, Conversation, Display, FollowUp, FollowUpQueue, GraphStep, ListEntry, Manifest, Paths,
     RunState, RunView, SettingsScope, Source, StepRecord, TraceEvent, Update,
@@ -23,7 +25,7 @@ pub use session::{
     Binding, Block, BlockKind, Capture, CaptureFailure, CaptureState, Checkpoint, Entry, Event,
     Integrity, Message, MessageStatus, Session, Tool, ToolStatus,
 };
-pub use window::{Budget, Window, around, around_from, tail};
+pub use window::{Budget, Window};
 pub use words::{Activity, Control, Outcome, Scope, Status, Timestamp, one_line};
 
 /// The `schema` words.

@@ -108,7 +108,15 @@ fn carrier(domain: &str) -> String {
 /// A domain with an operation of its own for the test, and with a carrier of triggers into every table.
 fn with_probe(domain: Domain, tables: &[Table]) -> (Domain, Probe) {
     use std::fmt::Write as _;
-    let kind = domain.resource_types[0];
+    // A read model has no resource of its own; the probe needs one.
+    let kind = match domain.resource_types.first() {
+        Some(kind) => *kind,
+        None => leak(format!("{}_probe", domain.name)),
+    };
+    let resource_types: &'static [&'static str] = match domain.resource_types {
+        [] => Box::leak(Box::new([kind])),
+        own => own,
+    };
     let name = leak(format!("{}.guard_probe", domain.name));
     let operation: &'static Operation = Box::leak(Box::new(operation(name, kind)));
     let carrier = carrier(domain.name);
@@ -135,6 +143,7 @@ fn with_probe(domain: Domain, tables: &[Table]) -> (Domain, Probe) {
     let domain = Domain {
         ddl: leak(ddl),
         operations: Box::leak(operations.into_boxed_slice()),
+        resource_types,
         ..domain
     };
     (domain, probe)

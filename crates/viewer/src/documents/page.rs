@@ -83,7 +83,7 @@ pub enum PageItems {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Page {
-    schema: &'static str,
+    pub(crate) schema: &'static str,
     /// The run.
     pub run_id: String,
     /// Which history.

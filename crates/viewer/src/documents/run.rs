@@ -1,7 +1,7 @@
 //! A run as the client reads it: list entry, view, state, steps, trace and what is queued or published beside them.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::content::Shown;
 use super::schema;
@@ -55,9 +55,9 @@ pub enum Source {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    schema: &'static str,
-    trace_schema: &'static str,
-    paths: Paths,
+    pub(crate) schema: &'static str,
+    pub(crate) trace_schema: &'static str,
+    pub(crate) paths: Paths,
     /// The run.
     pub run_id: String,
     /// Its workflow.
@@ -191,7 +191,7 @@ pub struct Action {
     pub signal: Option<Value>,
     /// How long it took.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<f64>,
+    pub duration_ms: Option<Number>,
 }
 
 /// A range of entries.

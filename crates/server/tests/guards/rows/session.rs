@@ -60,13 +60,15 @@ pub(super) fn fill(workflows: &Workflows) {
         .segment_id;
     let entry = SessionEntry {
         entry_id: "entry-1".to_owned(),
-        content: json!({ "type": "message", "message": { "role": "user", "content": "Write a word." } }),
+        // Too long for a document, so that one refers to it.
+        content: json!({ "type": "message", "message": { "role": "user", "content": "Write a word. ".repeat(2_000) } }),
     };
     commands::append_entries(db, &segment, "recorder", &[entry]).unwrap();
     let link = (&attempt, EntryRole::First, "entry-1");
     commands::link_entry(db, &segment, "recorder", link).unwrap();
-    let event = SessionEvent::new(SessionEventType::TurnStarted, json!({}));
-    commands::append_events(db, &segment, "recorder", (1, &[event])).unwrap();
+    // So many that the read model keeps a checkpoint.
+    let events = vec![SessionEvent::new(SessionEventType::TurnStarted, json!({})); 256];
+    commands::append_events(db, &segment, "recorder", (1, &events)).unwrap();
 
     // Another run of the session's past: its end was looked at and cleared.
     let telling = Workflow::new("telling")
