@@ -22,12 +22,15 @@ use tempfile::TempDir;
 use crate::rows;
 
 /// Commands that only show. Each is run with every set of arguments, and again with `--json`.
-const READS: [&str; 21] = [
+const READS: [&str; 25] = [
     "agents",
     "channels list",
     "channels status",
     "channels test",
     "completions",
+    "controllers explain",
+    "controllers get",
+    "controllers list",
     "decision show",
     "decisions",
     "effects list",
@@ -36,6 +39,7 @@ const READS: [&str; 21] = [
     "list",
     "messages",
     "prune",
+    "schema resource",
     "schema workflow",
     "settings history",
     "settings show",
@@ -49,8 +53,11 @@ const READS: [&str; 21] = [
 /// The one that is in `READS` by its own name: it has two forms.
 const VERIFY: &str = "state verify";
 
+/// It shows what `decision show` does, once somebody resolved the decision.
+const WAIT: &str = "decision wait";
+
 /// Commands that change something, so that this test has nothing to say of them.
-const WRITES: [&str; 20] = [
+const WRITES: [&str; 25] = [
     "answer",
     "cancel",
     "channel-adapter",
@@ -58,6 +65,11 @@ const WRITES: [&str; 20] = [
     "channels recover",
     "channels run",
     "channels setup",
+    "controllers apply",
+    "controllers delete",
+    "controllers force-delete",
+    "controllers force-finalizer",
+    "controllers reconcile",
     "decision cancel",
     "effects resolve",
     "follow-ups queue",
@@ -262,6 +274,9 @@ fn no_function_that_reads_changes_a_byte() {
     unchanged("reading blobs");
     drop(snapshot);
 
+    managed_resources(&home, &db);
+    unchanged("reading managed resources");
+
     let mut follower = db.follow_events(0).unwrap();
     while !follower.next_batch(0).unwrap().is_empty() {}
     unchanged("following events");
@@ -287,6 +302,41 @@ fn no_function_that_reads_changes_a_byte() {
         .cancel(&holdpoint_workflows::commands::Control::of(&runs[1]))
         .unwrap();
     assert!(home.bytes(Some(&watcher)) != before);
+}
+
+/// Reads everything that there is to read of managed resources.
+fn managed_resources(home: &Home, db: &Database) {
+    use holdpoint_controllers::model::Target;
+    use holdpoint_controllers::views::{self, DueQuery};
+    let project = home.outside.path().canonicalize().unwrap();
+    let [controller, key] = rows::controllers::NAMES;
+    let target = Target::parse(project.to_str().unwrap(), controller, key).unwrap();
+    let (snapshot, now) = (db.snapshot().unwrap(), db.clock().now());
+    let known = [target.controller.clone()];
+    let uid = views::uid(&snapshot, &target).unwrap().unwrap();
+    assert!(views::resource(&snapshot, &target).unwrap().is_some());
+    assert!(views::queue(&snapshot, &uid).unwrap().is_some());
+    assert!(!views::children(&snapshot, &uid).unwrap().is_empty());
+    assert!(!views::events(&snapshot, &uid, 100).unwrap().is_empty());
+    views::effects(&snapshot, &uid).unwrap();
+    let filter = views::Filter::of(&target.project);
+    assert!(!views::list(&snapshot, &filter, now).unwrap().is_empty());
+    for known in [&known[..], &[]] {
+        assert!(
+            views::explain(&snapshot, &target, known, now)
+                .unwrap()
+                .is_some()
+        );
+    }
+    for now in [now, now.plus(60_000)] {
+        let query = DueQuery {
+            project: &target.project,
+            controllers: &known,
+            now,
+            limit: 10,
+        };
+        views::due(&snapshot, &query).unwrap();
+    }
 }
 
 fn blobs(snapshot: &holdpoint_state::Snapshot<'_>) -> Vec<(Digest, String)> {
@@ -325,11 +375,21 @@ fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
         "state status",
         "state doctor",
         "state verify",
+        "schema resource",
         "schema workflow",
         "completions bash",
+        "controllers list",
+        "controllers list guarded",
+        "controllers list nobody",
     ]
     .map(|line| line.split(' ').map(str::to_owned).collect())
     .to_vec();
+    for verb in ["get", "explain"] {
+        let words = ["controllers", verb]
+            .into_iter()
+            .chain(rows::controllers::NAMES);
+        lines.push(words.map(str::to_owned).collect());
+    }
     for run in runs {
         for verb in ["show", "explain", "messages", "updates"] {
             lines.push(vec![verb.to_owned(), run.clone()]);
@@ -427,7 +487,7 @@ fn every_command_is_known_to_read_or_to_write() {
     let known: BTreeSet<String> = READS
         .iter()
         .chain(&WRITES)
-        .chain([&VERIFY])
+        .chain([&VERIFY, &WAIT])
         .map(|verb| (*verb).to_owned())
         .collect();
     assert_eq!(

@@ -1,6 +1,7 @@
 //! A store with rows in every table, in every state that a run can stand in.
 
 mod channels;
+pub(crate) mod controllers;
 mod decisions;
 mod session;
 
@@ -111,6 +112,7 @@ pub(crate) fn fill(db: &Database, clock: &ManualClock, directory: &Path) {
     session::fill(&workflows);
     decisions::fill(&workflows);
     channels::fill(db, directory);
+    controllers::fill(db, directory);
     shared_records(db, &waits, directory);
 }
 
