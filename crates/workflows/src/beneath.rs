@@ -4,10 +4,11 @@
 //! after it was walked changes nothing. No path of more than one name may be given to a call here.
 //! The built-in actions of workflow files stand on it, and domains whose effects are files.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode, Stat};
@@ -27,6 +28,8 @@ pub enum Missing {
 pub struct Found {
     /// Whether it is an ordinary file.
     pub is_file: bool,
+    /// Whether it is a directory.
+    pub is_directory: bool,
     /// Its size, in bytes.
     pub size_bytes: u64,
     /// Reading, writing and running for owner, group and others. What runs a file as somebody else is
@@ -39,6 +42,7 @@ impl Found {
         let mode: RawMode = stat.st_mode;
         Self {
             size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            is_directory: FileType::from_raw_mode(mode) == FileType::Directory,
             is_file: FileType::from_raw_mode(mode) == FileType::RegularFile,
             permissions: Mode::from_raw_mode(mode)
                 .intersection(Mode::RWXU | Mode::RWXG | Mode::RWXO),
@@ -168,6 +172,26 @@ impl Directory {
     /// What the system says: [`io::ErrorKind::DirectoryNotEmpty`] when something is in it.
     pub fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// The names in it, in no order, without itself and the one above: at most `limit` of them.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn names(&self, limit: usize) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if limit <= names.len() {
+                break;
+            }
+            if name != b"." && name != b".." {
+                names.push(OsStr::from_bytes(name).to_owned());
+            }
+        }
+        Ok(names)
     }
 
     /// Makes the names in it durable.
