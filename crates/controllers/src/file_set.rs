@@ -7,6 +7,7 @@
 //! docs/CONTROLLERS.md has its rules. Not here: rows; it is a controller as any program's own.
 
 mod act;
+mod contents;
 mod place;
 mod plan;
 mod reconcile;

@@ -241,7 +241,7 @@ mod tests {
             with(
                 "  directory: out\n  files:\n    - path: a\n      content: ''\n    - path: b/../c\n      content: ''\n",
             ),
-            with("  directory: out\n  files: []\n  prune: everything\n"),
+            with("  directory: out\n  files: []\n  prune: some\n"),
             with("  directory: out\n  files: []\n  recheckAfterMs: 1\n"),
         ] {
             all += &told("site.resource.yaml", &text);
@@ -265,7 +265,7 @@ mod tests {
         site.resource.yaml:5:18: /files/0/pth must not be there; did you mean "path"?
         site.resource.yaml:4:14: /directory must be a relative path that goes down only, without `.`, `..` and doubled slashes
         site.resource.yaml:8:13: /files/1/path must be a relative path that goes down only, without `.`, `..` and doubled slashes
-        site.resource.yaml:6:10: /prune must be one of "managed", "never", not "everything"
+        site.resource.yaml:6:10: /prune must be one of "managed", "never", "everything", not "some"
         site.resource.yaml:6:19: /recheckAfterMs must be at least 100
         site.json:3:15: key "key" is there twice, first at 3:3; keep one of the two
         "#);

@@ -4,6 +4,7 @@
 //! the directory meanwhile. Each directory on the way is asked for its mark: one that belongs to another resource is not entered. Not
 //! here: what should be done (`plan`).
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use super::spec::MARKER;
 
 /// How large a file may be to be compared: larger ones are none of ours.
 const FILE_MAX_BYTES: u64 = 8 * 1024 * 1024;
+/// How much that is not declared is looked at in one pass.
+const OTHERS_MAX: usize = 1_000;
 /// How large a mark may be to be read.
 const MARK_MAX_BYTES: u64 = 16 * 1024;
 
@@ -185,6 +188,46 @@ impl Place {
             Err(error) => return Err(error),
         };
         seen(&reached).map_err(|source| io_at(path, source))
+    }
+
+    /// What is in the directory beside the files that are `known`: a bounded number of it, the rest is for later passes. The directories of
+    /// other resources are left out with all that is in them, and names that are no text.
+    pub(crate) fn others(
+        &self,
+        known: impl Fn(&str) -> bool,
+    ) -> Result<BTreeMap<String, Seen>, PlaceError> {
+        let mut found = BTreeMap::new();
+        let mut left = vec![String::new()];
+        while let Some(above) = left.pop() {
+            let way = format!("{}/{above}", self.directory);
+            let directory = match self.walk(&way, Missing::Refuse) {
+                Ok(Some(directory)) => directory,
+                Ok(None) | Err(PlaceError::Taken { .. } | PlaceError::Way { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let at = |source| io_at(&way, source);
+            for name in directory.names(OTHERS_MAX).map_err(at)? {
+                if OTHERS_MAX <= found.len() {
+                    return Ok(found);
+                }
+                let Some(text) = name.to_str().filter(|name| *name != MARKER) else {
+                    continue;
+                };
+                let path = if above.is_empty() {
+                    text.to_owned()
+                } else {
+                    format!("{above}/{text}")
+                };
+                match directory.look(&name) {
+                    Ok(there) if there.is_directory => left.push(path),
+                    Ok(_) if known(&path) => {}
+                    Ok(_) => drop(found.insert(path.clone(), self.look(&path)?)),
+                    Err(error) if error.kind() == ErrorKind::NotFound => {}
+                    Err(error) => return Err(at(error)),
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Writes a file whole or not at all, if what is there is what `before` says.

@@ -102,6 +102,8 @@ pub(crate) struct Declared<'a> {
     pub(crate) existing: Existing,
     pub(crate) drift: Drift,
     pub(crate) prune: Prune,
+    /// What else is in the directory, when everything else is to go.
+    pub(crate) others: &'a BTreeMap<String, Seen>,
 }
 
 /// The next step towards the declared files. What `managed` says is brought up to what is seen: files that are gone are forgotten, and
@@ -123,6 +125,18 @@ pub(crate) fn converge(
         .map(|(path, sha256)| (path.clone(), sha256.clone()))
         .collect();
     prune(gone, declared.prune, managed, &mut plan, &seen);
+    for (path, there) in declared.others {
+        match there {
+            Seen::File(sha256) => {
+                plan.step.get_or_insert(Step::Remove {
+                    path: path.clone(),
+                    sha256: sha256.clone(),
+                });
+            }
+            Seen::Large | Seen::Other => plan.blocked.push((path.clone(), Blocked::NotAFile)),
+            Seen::Absent => {}
+        }
+    }
     for (path, wanted) in declared.wanted {
         let sha256 = match wanted {
             Wanted::Content(sha256) => sha256,
@@ -196,7 +210,7 @@ fn prune(
 ) {
     for (path, sha256) in gone {
         match (seen(&path), policy) {
-            (Seen::File(there), Prune::Managed) if there == sha256 => {
+            (Seen::File(there), Prune::Managed | Prune::Everything) if there == sha256 => {
                 plan.step.get_or_insert(Step::Remove { path, sha256 });
             }
             (Seen::Absent, _) => drop(managed.remove(&path)),
@@ -258,6 +272,7 @@ mod tests {
                         existing,
                         drift,
                         prune: Prune::Managed,
+                        others: &BTreeMap::new(),
                     };
                     let mut managed: Managed = ours
                         .map(|ours| ("f".to_owned(), ours.to_owned()))
@@ -340,6 +355,7 @@ mod tests {
                     existing: Existing::Keep,
                     drift: Drift::Repair,
                     prune,
+                    others: &BTreeMap::new(),
                 };
                 let before = Managed::from([("f".to_owned(), "old".to_owned())]);
                 let (mut managed, mut left) = (before.clone(), before);
@@ -390,6 +406,7 @@ mod tests {
             existing: Existing::Keep,
             drift: Drift::Repair,
             prune: Prune::Managed,
+            others: &BTreeMap::new(),
         };
         let mut is_claimed = false;
         let mut steps = Vec::new();

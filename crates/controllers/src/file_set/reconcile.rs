@@ -6,30 +6,25 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use holdpoint_workflows::definition::IncludeProblem;
-use holdpoint_workflows::file::is_workflow_file;
-use holdpoint_workflows::{RunId, WorkflowError, Workflows};
+use holdpoint_workflows::Workflows;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::act::FileAct;
+use super::contents::Content;
 use super::place::{Place, PlaceError, sha256};
 use super::plan::{self, Blocked, Declared, Managed, Plan, Seen, Step, Wanted};
-use super::spec::{self, FileSetSpec, FileSpec, FromWorkflow, Prune};
+use super::spec::{self, FileSetSpec, Prune};
 use super::{FINALIZER, NAME};
 use crate::error::ControllerError;
-use crate::model::{
-    ChildRecord, ChildState, ConditionInput, ConditionStatus, EffectOutcome, ProjectPath,
-};
-use crate::{Action, Child, Controller, Pass, PassError, finalizer};
+use crate::model::{ConditionInput, ConditionStatus, EffectOutcome, ProjectPath};
+use crate::{Action, Controller, Pass, PassError, finalizer};
 
 /// How soon an act is tried again of which nobody knows whether it happened, at the latest.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// How large the content of a file may be that a run makes.
-const CONTENT_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// How many names a message lists.
 const NAMED_MAX: usize = 5;
 
@@ -115,8 +110,8 @@ struct Announced {
 /// ```
 #[derive(Clone)]
 pub struct FileSet {
-    workflows: Workflows,
-    project: PathBuf,
+    pub(super) workflows: Workflows,
+    pub(super) project: PathBuf,
 }
 
 impl std::fmt::Debug for FileSet {
@@ -125,7 +120,7 @@ impl std::fmt::Debug for FileSet {
     }
 }
 
-type FilesPass<'a> = Pass<'a, FileSetWish, FileSetStatus>;
+pub(super) type FilesPass<'a> = Pass<'a, FileSetWish, FileSetStatus>;
 
 impl Controller for FileSet {
     type Spec = FileSetWish;
@@ -149,13 +144,6 @@ impl Controller for FileSet {
     fn spec_schema(&self) -> Option<Value> {
         Some(spec::schema())
     }
-}
-
-/// The content of a declared file, or why there is none yet.
-enum Content {
-    Known(Vec<u8>),
-    Waiting(Option<RunId>),
-    Failed(String),
 }
 
 /// What became of an announced act.
@@ -276,67 +264,6 @@ impl FileSet {
         }
         say_what_is(pass, &plan, spec.files.len());
         Ok(Action::requeue_after(recheck))
-    }
-
-    /// The contents of files, by their paths.
-    fn contents(
-        &self,
-        pass: &mut FilesPass<'_>,
-        files: &[FileSpec],
-    ) -> Result<Vec<(String, Content)>, PassError> {
-        let mut contents = Vec::new();
-        for file in files {
-            let content = match (&file.content, &file.from) {
-                (Some(text), _) => Content::Known(text.clone().into_bytes()),
-                (None, Some(from)) => self.made_by(pass, &file.path, from)?,
-                (None, None) => Content::Failed("it has no content".to_owned()),
-            };
-            contents.push((file.path.clone(), content));
-        }
-        Ok(contents)
-    }
-
-    /// What a run makes of a file. The run is asked for once for each path, workflow and input.
-    fn made_by(
-        &self,
-        pass: &mut FilesPass<'_>,
-        path: &str,
-        from: &FromWorkflow,
-    ) -> Result<Content, PassError> {
-        let asked = serde_json::to_vec(
-            &json!({ "path": path, "workflow": from.workflow, "input": from.input }),
-        )?;
-        let digest = sha256(&asked);
-        let key = format!("content-{}", digest.get(..32).unwrap_or(&digest));
-        let reference =
-            if from.workflow.contains('/') || is_workflow_file(Path::new(&from.workflow)) {
-                self.project
-                    .join(&from.workflow)
-                    .to_string_lossy()
-                    .into_owned()
-            } else {
-                from.workflow.clone()
-            };
-        let child = match pass.ensure_workflow(&Child::new(key, reference, &from.input)?) {
-            Ok(child) => child,
-            // A workflow that is not there, or an input that it does not take: the other files have nothing to do with it.
-            Err(error) if is_a_mistake_of_the_spec(&error) => {
-                return Ok(Content::Failed(error.to_string()));
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(match child.state {
-            ChildState::Succeeded => self.output_of(&child),
-            ChildState::Failed => Content::Failed(format!(
-                "its run {} failed: {}",
-                child.run_id.as_ref().map_or("(none)", RunId::as_str),
-                child.error.as_deref().unwrap_or("see the run")
-            )),
-            ChildState::Pending
-            | ChildState::Running
-            | ChildState::Waiting
-            | ChildState::Interrupted => Content::Waiting(child.run_id),
-        })
     }
 
     /// Undoes what was made for the resource, act by act.
@@ -462,41 +389,6 @@ impl FileSet {
             resource: format!("{}/{}", metadata.controller, metadata.key),
         }
     }
-
-    fn output_of(&self, child: &ChildRecord) -> Content {
-        let gone = || {
-            Content::Failed(
-                "its run is gone, and its output with it; change its input to make it again"
-                    .to_owned(),
-            )
-        };
-        let Some(run) = &child.run_id else {
-            return gone();
-        };
-        let Ok(view) = self.workflows.view(run) else {
-            return gone();
-        };
-        let bytes = match view.final_output {
-            Some(Value::String(text)) => text.into_bytes(),
-            Some(other) => format!("{other:#}\n").into_bytes(),
-            None => return Content::Failed(format!("its run {run} has no output")),
-        };
-        if CONTENT_MAX_BYTES < bytes.len() {
-            return Content::Failed(format!("the output of its run {run} is larger than 4 MiB"));
-        }
-        Content::Known(bytes)
-    }
-}
-
-fn is_a_mistake_of_the_spec(error: &PassError) -> bool {
-    let is_input = |error: &WorkflowError| {
-        matches!(
-            error,
-            WorkflowError::Input { .. } | WorkflowError::Definition(_)
-        )
-    };
-    error.downcast_ref::<IncludeProblem>().is_some()
-        || error.downcast_ref::<WorkflowError>().is_some_and(is_input)
 }
 
 fn is_of_an_older_generation(error: &PassError) -> bool {
@@ -554,7 +446,14 @@ fn plan_of(
     if is_claimed {
         status.directory = Some(place.directory.clone());
     }
+    let others = match spec.prune {
+        Prune::Everything if is_claimed => {
+            place.others(|path| wanted.contains_key(path) || status.files.contains_key(path))?
+        }
+        Prune::Everything | Prune::Managed | Prune::Never => BTreeMap::new(),
+    };
     let declared = Declared {
+        others: &others,
         wanted: &wanted,
         existing: spec.existing,
         drift: spec.drift,

@@ -33,7 +33,7 @@ pub struct FileSetSpec {
     /// What is done about a declared file that is there already and that the resource did not write.
     #[serde(default)]
     pub existing: Existing,
-    /// What is done about files that the resource wrote and that are no longer declared.
+    /// What is done about files that are not declared: those that the resource wrote, or all of them.
     #[serde(default)]
     pub prune: Prune,
     /// What is done about files that somebody else changed since the resource wrote them.
@@ -84,15 +84,17 @@ pub enum Existing {
     Replace,
 }
 
-/// What is done about files that the resource wrote and that are no longer declared.
+/// What is done about files that are not declared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Prune {
-    /// They are removed, unless somebody else changed them.
+    /// Those that the resource wrote are removed, unless somebody else changed them; others stay.
     #[default]
     Managed,
     /// They stay, also when the resource is deleted.
     Never,
+    /// Whatever else is in the directory is removed too, whoever wrote it, until the resource is deleted; only ordinary files.
+    Everything,
 }
 
 /// What is done about files that somebody else changed since the resource wrote them.

@@ -289,6 +289,50 @@ fn what_somebody_else_wrote_stays_unless_the_spec_says_so() {
 }
 
 #[test]
+fn everything_else_goes_when_the_spec_says_so() {
+    let site = Site::new();
+    let outside = TempDir::new().unwrap();
+    fs::write(outside.path().join("secret"), "secret").unwrap();
+    fs::create_dir_all(site.path("out/a/b")).unwrap();
+    fs::write(site.path("out/a/b/old"), "old").unwrap();
+    fs::write(site.path("out/older"), "older").unwrap();
+    // The directory of another resource is its own, also in this one.
+    fs::create_dir(site.path("out/theirs")).unwrap();
+    fs::write(site.path("out/theirs").join(super::spec::MARKER), "{}").unwrap();
+    fs::write(site.path("out/theirs/file"), "theirs").unwrap();
+    let spec = json!({ "directory": "out", "prune": "everything", "files": [text("new", "new")] });
+    site.apply("site", &spec);
+    site.wait_for("site", "Equal");
+    assert!(!site.path("out/a").exists() && !site.path("out/older").exists());
+    assert_eq!(
+        (
+            site.read("out/new").as_str(),
+            site.read("out/theirs/file").as_str()
+        ),
+        ("new", "theirs")
+    );
+    // A link is nothing that is removed, nor followed.
+    std::os::unix::fs::symlink(outside.path(), site.path("out/link")).unwrap();
+    site.look_again("site");
+    let ready = site.wait_for("site", "NotAFile");
+    assert_eq!(
+        ready.message.as_deref(),
+        Some("link: something that is no ordinary file is there")
+    );
+    // What is there when the resource goes is not its own.
+    fs::write(site.path("out/late"), "late").unwrap();
+    site.delete("site");
+    assert_eq!(
+        (
+            site.read("out/late").as_str(),
+            site.read("out/new").as_str()
+        ),
+        ("late", "(none)")
+    );
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn drift_can_be_only_reported_and_what_was_changed_is_not_removed() {
     let site = Site::new();
     site.apply("site", &json!({ "directory": "out", "drift": "report", "files": [text("a", "a"), text("b", "b")] }));

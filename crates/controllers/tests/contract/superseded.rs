@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::support::{Result, World, ann, target};
 
-fn file() -> EffectRequest {
-    EffectRequest {
-        key: "one".parse::<EffectKey>().expect("a key"),
+fn file() -> Result<EffectRequest> {
+    Ok(EffectRequest {
+        key: EffectKey::new("one")?,
         kind: "file.write".to_owned(),
         request: json!({ "path": "a" }),
-    }
+    })
 }
 
 /// A pass began the act, its process died, and then somebody changed the spec.
@@ -21,7 +21,7 @@ fn left_over() -> Result<World> {
     let world = World::with(json!(1))?;
     let claim = world.claim()?;
     assert!(matches!(
-        effects::begin(world.db(), &claim, &file())?,
+        effects::begin(world.db(), &claim, &file()?)?,
         EffectStep::Act(..)
     ));
     world.advance(120_000);
@@ -42,9 +42,9 @@ fn an_act_of_an_older_generation_is_looked_at_and_not_done_again() -> Result {
     ] {
         let world = left_over()?;
         let claim = world.claim()?;
-        let step = effects::begin(world.db(), &claim, &file())?;
+        let step = effects::begin(world.db(), &claim, &file()?)?;
         assert!(matches!(step, EffectStep::Observe(_)), "{step:?}");
-        let step = effects::observed(world.db(), &claim, &file(), &seen)?;
+        let step = effects::observed(world.db(), &claim, &file()?, &seen)?;
         let EffectStep::Known(record) = step else {
             return Err(format!("{seen:?}: {step:?}").into());
         };
@@ -55,7 +55,7 @@ fn an_act_of_an_older_generation_is_looked_at_and_not_done_again() -> Result {
         );
         // What is over is over: the key belongs to its generation.
         let claim = world.claim()?;
-        let again = effects::begin(world.db(), &claim, &file());
+        let again = effects::begin(world.db(), &claim, &file()?);
         if then == EffectOutcome::Indeterminate {
             assert!(matches!(again, Ok(EffectStep::Observe(_))), "{again:?}");
         } else {
@@ -77,8 +77,8 @@ fn a_resource_with_such_an_act_can_be_deleted_once_it_was_looked_at() -> Result 
     let world = left_over()?;
     commands::request_deletion(world.db(), &target(), ann())?;
     let claim = world.claim()?;
-    effects::begin(world.db(), &claim, &file())?;
-    effects::observed(world.db(), &claim, &file(), &Observation::NotApplied)?;
+    effects::begin(world.db(), &claim, &file()?)?;
+    effects::observed(world.db(), &claim, &file()?, &Observation::NotApplied)?;
     assert_eq!(world.finish(&claim, Next::Settled)?, Finished::Deleted);
     world.check()
 }
