@@ -171,7 +171,7 @@ impl<'a> Renderer<'a> {
                 break;
             }
             let mut held = Vec::new();
-            let replaced = self.with_references(&row.content, row.digest, longest, &mut held);
+            let replaced = with_references(&row.content, row.digest, longest, &mut held);
             if size_of(&replaced) <= limit {
                 self.held.append(&mut held);
             }
@@ -185,68 +185,6 @@ impl<'a> Renderer<'a> {
             at: row.recorded_at.into(),
             entry: shown,
         }
-    }
-
-    fn with_references(
-        &self,
-        entry: &Value,
-        source: Digest,
-        longest: usize,
-        held: &mut Vec<Held>,
-    ) -> Value {
-        fn walk(
-            value: &Value,
-            pointer: &mut String,
-            longest: usize,
-            found: &mut impl FnMut(&str, &str) -> Value,
-        ) -> Value {
-            let before = pointer.len();
-            let mut inner = |name: &str, value: &Value, pointer: &mut String| {
-                pointer.push('/');
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
-                let walked = walk(value, pointer, longest, found);
-                pointer.truncate(before);
-                walked
-            };
-            match value {
-                Value::String(text) if longest < text.len() => found(text, pointer),
-                Value::Array(items) => items
-                    .iter()
-                    .enumerate()
-                    .map(|(index, item)| inner(&index.to_string(), item, pointer))
-                    .collect(),
-                Value::Object(members) => {
-                    let walked: Map<String, Value> = members
-                        .iter()
-                        .map(|(name, member)| (name.clone(), inner(name, member, pointer)))
-                        .collect();
-                    // An object of the user's with a special name is wrapped, whatever its member became.
-                    if members.len() == 1
-                        && (members.contains_key("$artifact") || members.contains_key("$escaped"))
-                    {
-                        json!({ "$escaped": walked })
-                    } else {
-                        Value::Object(walked)
-                    }
-                }
-                Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
-            }
-        }
-        let mut refer = |text: &str, pointer: &str| {
-            let path = ContentPath {
-                digest: Digest::of(text.as_bytes()),
-                is_json: false,
-            };
-            let size_bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
-            held.push(Held {
-                path,
-                size_bytes,
-                source,
-                pointer: Some(pointer.to_owned()),
-            });
-            Reference { path, size_bytes }.to_json()
-        };
-        walk(entry, &mut String::new(), longest, &mut refer)
     }
 
     pub(crate) fn scope(&mut self, row: &ScopeRow) -> SettingsScope {
@@ -277,6 +215,63 @@ impl<'a> Renderer<'a> {
             data: self.shown(row.data.as_ref()),
         }
     }
+}
+
+/// An entry whose long texts are references; they are noted in `held`.
+fn with_references(entry: &Value, source: Digest, longest: usize, held: &mut Vec<Held>) -> Value {
+    fn walk(
+        value: &Value,
+        pointer: &mut String,
+        longest: usize,
+        found: &mut impl FnMut(&str, &str) -> Value,
+    ) -> Value {
+        let before = pointer.len();
+        let mut inner = |name: &str, value: &Value, pointer: &mut String| {
+            pointer.push('/');
+            pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+            let walked = walk(value, pointer, longest, found);
+            pointer.truncate(before);
+            walked
+        };
+        match value {
+            Value::String(text) if longest < text.len() => found(text, pointer),
+            Value::Array(items) => items
+                .iter()
+                .enumerate()
+                .map(|(index, item)| inner(&index.to_string(), item, pointer))
+                .collect(),
+            Value::Object(members) => {
+                let walked: Map<String, Value> = members
+                    .iter()
+                    .map(|(name, member)| (name.clone(), inner(name, member, pointer)))
+                    .collect();
+                // An object of the user's with a special name is wrapped, whatever its member became.
+                if members.len() == 1
+                    && (members.contains_key("$artifact") || members.contains_key("$escaped"))
+                {
+                    json!({ "$escaped": walked })
+                } else {
+                    Value::Object(walked)
+                }
+            }
+            Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+    let mut refer = |text: &str, pointer: &str| {
+        let path = ContentPath {
+            digest: Digest::of(text.as_bytes()),
+            is_json: false,
+        };
+        let size_bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        held.push(Held {
+            path,
+            size_bytes,
+            source,
+            pointer: Some(pointer.to_owned()),
+        });
+        Reference { path, size_bytes }.to_json()
+    };
+    walk(entry, &mut String::new(), longest, &mut refer)
 }
 
 /// A step without its contents.

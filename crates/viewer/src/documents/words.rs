@@ -215,15 +215,12 @@ pub fn one_line(text: &str, limit: usize) -> String {
         line.push(' ');
         line.push_str(word);
     }
-    match line.char_indices().nth(limit) {
-        None => line,
-        Some(_) => {
-            let end = line.char_indices().nth(limit.saturating_sub(1));
-            line.truncate(end.map_or(0, |(at, _)| at));
-            line.push('…');
-            line
-        }
+    if line.char_indices().nth(limit).is_some() {
+        let end = line.char_indices().nth(limit.saturating_sub(1));
+        line.truncate(end.map_or(0, |(at, _)| at));
+        line.push('…');
     }
+    line
 }
 
 #[cfg(test)]

@@ -80,3 +80,70 @@ pub(super) fn window<T: Serialize>(
         total,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An item that takes `size` bytes with its comma: a text of ASCII letters in quotes.
+    fn item(size: usize) -> String {
+        "x".repeat(size.saturating_sub(3))
+    }
+
+    fn of(sizes: &[usize], cursor: Option<u64>, bytes: usize) -> (Window<String>, usize) {
+        let mut read = 0;
+        let total = u64::try_from(sizes.len()).unwrap();
+        let budget = Budget { items: 256, bytes };
+        let window = window(total, cursor, budget, |from, until| {
+            let part = &sizes[usize::try_from(from).unwrap()..usize::try_from(until).unwrap()];
+            read += part.len();
+            Ok(part.iter().map(|size| item(*size)).collect())
+        });
+        (window.unwrap(), read)
+    }
+
+    #[test]
+    fn bytes_end_a_window_and_one_item_is_always_there() {
+        let place = |sizes: &[usize], cursor| {
+            let (window, _) = of(sizes, cursor, 10);
+            (window.start, window.end())
+        };
+        assert_eq!(place(&[], None), (0, 0));
+        assert_eq!(place(&[4, 4, 4, 4], None), (2, 4));
+        assert_eq!(place(&[3, 5, 5], None), (1, 3));
+        assert_eq!(place(&[3, 5, 99], None), (2, 3));
+        assert_eq!(place(&[3, 3, 3, 3, 3], Some(2)), (1, 4));
+        assert_eq!(place(&[3, 9, 3, 3, 4], Some(2)), (2, 5));
+        assert_eq!(place(&[3, 3, 3], Some(9)), (0, 3));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_hardly_read() {
+        let (window, read) = of(&vec![1_000; 5_000], None, 10_000);
+        assert_eq!((window.items.len(), window.end()), (10, 5_000));
+        assert!(read <= 64, "{read}");
+        let (window, read) = of(&vec![4; 5_000], Some(2_500), 1_000_000);
+        assert_eq!((window.items.len(), window.start), (256, 2_372));
+        assert!(read <= 256, "{read}");
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_holds_its_cursor_and_stays_in_its_budget(
+            sizes in prop::collection::vec(3_usize..4_000, 1..600), cursor in 0_u64..700, bytes in 1_usize..80_000,
+        ) {
+            let total = u64::try_from(sizes.len()).unwrap();
+            let (window, _) = of(&sizes, Some(cursor), bytes);
+            let place = cursor.min(total - 1);
+            prop_assert!(window.start <= place && place < window.end() && window.end() <= total);
+            prop_assert!(window.items.len() <= 256);
+            let used: usize = window.items.iter().map(|item| item.len() + 3).sum();
+            prop_assert!(used <= bytes || window.items.len() == 1);
+            for (item, size) in window.items.iter().zip(&sizes[usize::try_from(window.start).unwrap()..]) {
+                prop_assert_eq!(item.len() + 3, *size);
+            }
+        }
+    }
+}

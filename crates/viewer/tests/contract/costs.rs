@@ -71,7 +71,7 @@ fn a_page_of_the_list_costs_the_same_however_long_the_list_is() {
         instructions(&mut snapshot, look).unwrap()
     };
     let start = |count: i64| {
-        (0..count).for_each(|n| drop(fixture.workflows.run(&definition, json!(n)).unwrap()))
+        (0..count).for_each(|n| drop(fixture.workflows.run(&definition, json!(n)).unwrap()));
     };
     start(60);
     let (_, short) = page(ListPosition::default());

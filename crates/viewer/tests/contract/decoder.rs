@@ -277,7 +277,7 @@ fn session(value: &Value) -> Problem {
         }
     }
     let bound = !value["binding"].is_null();
-    if bound != !value["capture"].is_null() {
+    if bound == value["capture"].is_null() {
         return fail("session", "bound and captured go together");
     }
     if bound {

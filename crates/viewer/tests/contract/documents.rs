@@ -3,6 +3,7 @@
 use holdpoint_state::Actor;
 use holdpoint_state::json::{is_canonical, to_canonical};
 use holdpoint_viewer::documents::{ListPage, PageKind};
+use holdpoint_viewer::views::ListPosition;
 use holdpoint_viewer::{ViewerError, views};
 use holdpoint_workflows::capture::SessionEvent;
 use holdpoint_workflows::commands::{self, Control, QueueFollowUp, SessionEnd, SettingsChange};
@@ -106,7 +107,7 @@ fn every_document_is_what_the_client_decodes() {
     }
     let snapshot = fixture.store.db().snapshot().unwrap();
     let (page, next) =
-        views::list_page(&snapshot, None, Default::default(), 256, fixture.now()).unwrap();
+        views::list_page(&snapshot, None, ListPosition::default(), 256, fixture.now()).unwrap();
     let page = serde_json::to_value(page).unwrap();
     decoder::list_page(&page).unwrap();
     assert_eq!(
@@ -266,7 +267,7 @@ fn a_list_is_paged_at_one_revision() {
     let start = |n: i64| fixture.workflows.run(&asking(), json!(n)).unwrap();
     let made: Vec<RunId> = (0..7).map(start).collect();
     let pages = |snapshot: &holdpoint_state::Snapshot<'_>, hinted: bool| {
-        let (mut found, mut position) = (Vec::new(), Some(views::ListPosition::default()));
+        let (mut found, mut position) = (Vec::new(), Some(ListPosition::default()));
         let revision = views::list_revision(snapshot).unwrap();
         while let Some(at) = position {
             let (page, next): (ListPage, _) =
@@ -291,7 +292,7 @@ fn a_list_is_paged_at_one_revision() {
     let stale = views::list_page(
         &snapshot,
         Some(&before),
-        Default::default(),
+        ListPosition::default(),
         3,
         fixture.now(),
     );
@@ -322,7 +323,7 @@ fn what_is_not_there_is_said_so() {
         views::deltas(&snapshot, "no", 1),
         Err(ViewerError::NoRun { .. })
     ));
-    let (page, _) = views::list_page(&snapshot, None, Default::default(), 9, now).unwrap();
+    let (page, _) = views::list_page(&snapshot, None, ListPosition::default(), 9, now).unwrap();
     assert_eq!((page.total, page.items.len()), (0, 0));
 }
 

@@ -70,7 +70,7 @@ enum Move {
     Events { turns: usize, bytes: usize },
     Entries { count: usize, bytes: usize },
     EndRecording,
-    Restart,
+    Wait,
 }
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
@@ -86,7 +86,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         3 => (1..40_usize, prop::sample::select(vec![5, 2_000, 17_000]))
             .prop_map(|(count, bytes)| Move::Entries { count, bytes }),
         1 => Just(Move::EndRecording),
-        1 => Just(Move::Restart),
+        1 => Just(Move::Wait),
     ];
     prop::collection::vec(one, 1..14)
 }
@@ -145,7 +145,7 @@ fn make(fixture: &Fixture, run: &RunId, next: &Move, recorded: &mut Recorded) {
         }
         Move::EndRecording => {
             if let Some(segment) = recorded.segment.take() {
-                let end = if recorded.segments % 2 == 0 {
+                let end = if recorded.segments.is_multiple_of(2) {
                     SessionEnd::Complete
                 } else {
                     SessionEnd::Failed {
@@ -156,7 +156,7 @@ fn make(fixture: &Fixture, run: &RunId, next: &Move, recorded: &mut Recorded) {
                 finish_session(fixture.store.db(), &segment, RECORDER, &end).unwrap();
             }
         }
-        Move::Restart => fixture.store.clock().advance(1_000),
+        Move::Wait => fixture.store.clock().advance(1_000),
     }
 }
 
@@ -179,7 +179,7 @@ proptest! {
     })]
 
     #[test]
-    fn patches_from_any_retained_revision_lead_to_the_fresh_view(moves in moves()) {
+    fn case_102_patches_from_any_retained_revision_lead_to_the_fresh_view(moves in moves()) {
         let fixture = Fixture::new();
         let run = fixture.run(&asking(), json!(null));
         let mut seen = vec![presented(&fixture, &run)];
@@ -201,7 +201,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_run_is_followed_from_its_last_256_revisions_only() {
+fn case_102_a_long_run_is_followed_from_its_last_256_revisions_only() {
     let fixture = Fixture::new();
     let run = fixture.workflows.run(&looping(), json!(200)).unwrap();
     let first = presented(&fixture, &run);

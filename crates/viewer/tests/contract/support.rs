@@ -25,7 +25,7 @@ use holdpoint_workflows::{RunId, Scheduler, SchedulerOptions, Workflows};
 use serde_json::{Value, json};
 
 /// The longest that a test waits for something that must happen.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_mins(1);
 pub(crate) const RECORDER: &str = "host-1";
 
 pub(crate) struct Fixture {
