@@ -419,3 +419,32 @@ fn an_act_of_a_resource_whose_controller_is_gone_is_for_a_person_to_say() -> Res
     assert_eq!(effects[0].state, EffectOutcome::Cancelled);
     world.check()
 }
+
+#[test]
+fn edge_45_the_effect_of_a_deleted_resource_stays_readable() -> Result {
+    let world = World::with(json!(1))?;
+    let uid = world.uid()?;
+    let claim = world.claim()?;
+    let attempt = acting(effects::begin(world.db(), &claim, &file())?)?;
+    let record = effects::settle(
+        world.db(),
+        &claim,
+        &file().key,
+        &attempt,
+        applied("inode 7"),
+    )?;
+    world.finish(&claim, Next::Settled)?;
+    commands::request_deletion(world.db(), &target(), ann())?;
+    assert_eq!(world.pass()?, Finished::Deleted);
+    let snapshot = world.db().snapshot()?;
+    assert_eq!(views::resource_of(&snapshot, &uid)?, None);
+    assert_eq!(views::effects(&snapshot, &uid)?, [record]);
+    let kept = holdpoint_state::effects::of_source(&snapshot, &uid.resource())?;
+    assert_eq!(kept.len(), 1);
+    assert!(
+        views::events(&snapshot, &uid, 100)?
+            .iter()
+            .any(|event| event.event_type == "effect_settled")
+    );
+    world.check()
+}

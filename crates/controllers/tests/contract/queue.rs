@@ -195,3 +195,28 @@ fn an_unknown_key_takes_no_hint() -> Result {
     ));
     world.check()
 }
+
+#[test]
+fn case_057_passes_that_were_missed_are_one_pass() -> Result {
+    let world = World::with(json!(1))?;
+    let claim = world.claim()?;
+    world.finish(&claim, Next::requeue_after(60_000)?)?;
+    // The machine was off for a day, in which every minute had one, and somebody hinted for times in between.
+    for hours in [1, 2, 3] {
+        let at = world.now().plus(hours * 3_600_000);
+        commands::enqueue(world.db(), &target(), Some(at))?;
+    }
+    world.advance(24 * 3_600_000);
+    assert_eq!(due(&world, "/srv/app", &["tree"])?.uids.len(), 1);
+    let claim = world.claim()?;
+    let next = world.finish(&claim, Next::requeue_after(60_000)?)?;
+    // The rest counts from the end of the pass that was made, not from those that were not.
+    assert_eq!(
+        next,
+        Finished::Requeued {
+            at: world.now().plus(60_000)
+        }
+    );
+    assert!(world.try_claim()?.is_none());
+    world.check()
+}
