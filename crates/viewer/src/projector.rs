@@ -338,9 +338,16 @@ impl Projection<'_> {
         touched: &Touched,
         is_new: bool,
     ) -> Result<(), StateError> {
-        let Some(values) = pages::values(change, self.run, INLINE_BYTES)? else {
-            return Ok(());
+        // A run that goes on has neither an output nor an error, and its input was seen when it was new.
+        let rests = self.facts.finished_at.is_some()
+            || self.facts.display.parked
+            || self.facts.error_code.is_some();
+        let values = if is_new || rests {
+            pages::values(change, self.run, INLINE_BYTES)?
+        } else {
+            None
         };
+        let values = values.unwrap_or_default();
         let mut present =
             views::summary(change, &self.facts, &values, &self.kept, &mut self.renderer)?;
         // Not in the document, but what its reader looks at: a new word or a new follow-up is a new revision.

@@ -4,8 +4,9 @@ use holdpoint_state::Actor;
 use holdpoint_viewer::views::{self, Follow};
 use holdpoint_workflows::RunId;
 use holdpoint_workflows::commands::{
-    Control, QueueFollowUp, SessionEnd, SettingsChange, finish_session,
+    Control, QueueFollowUp, SessionEnd, SettingsChange, finish_session, link_entry,
 };
+use holdpoint_workflows::model::EntryRole;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -69,6 +70,7 @@ enum Move {
     FollowUp,
     Events { turns: usize, bytes: usize },
     Entries { count: usize, bytes: usize },
+    Link { step: usize, last: bool },
     EndRecording,
     Wait,
 }
@@ -85,6 +87,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         4 => (1..60_usize, 0..300_usize).prop_map(|(turns, bytes)| Move::Events { turns, bytes }),
         3 => (1..40_usize, prop::sample::select(vec![5, 2_000, 17_000]))
             .prop_map(|(count, bytes)| Move::Entries { count, bytes }),
+        2 => (0..40_usize, any::<bool>()).prop_map(|(step, last)| Move::Link { step, last }),
         1 => Just(Move::EndRecording),
         1 => Just(Move::Wait),
     ];
@@ -97,6 +100,8 @@ struct Recorded {
     segments: usize,
     segment: Option<String>,
     events: i64,
+    /// The first entry of the segment that goes on.
+    first: usize,
     entries: usize,
     turns: usize,
 }
@@ -143,6 +148,25 @@ fn make(fixture: &Fixture, run: &RunId, next: &Move, recorded: &mut Recorded) {
                 .collect();
             fixture.record_entries(&segment, &entries);
         }
+        Move::Link { step, last } => {
+            let steps = fixture.view(run).state.steps;
+            let (Some(segment), true) = (&recorded.segment, recorded.first < recorded.entries)
+            else {
+                return;
+            };
+            let attempt = steps[step % steps.len()].attempt_id.parse().unwrap();
+            // Both ends of the range, or only one: then the record of the step says nothing yet.
+            let roles = [EntryRole::First, EntryRole::Last];
+            for role in roles.into_iter().take(1 + usize::from(*last)) {
+                let id = format!("e{}", recorded.first);
+                drop(link_entry(
+                    fixture.store.db(),
+                    segment,
+                    RECORDER,
+                    (&attempt, role, &id),
+                ));
+            }
+        }
         Move::EndRecording => {
             if let Some(segment) = recorded.segment.take() {
                 let end = if recorded.segments.is_multiple_of(2) {
@@ -166,6 +190,7 @@ fn segment(fixture: &Fixture, run: &RunId, recorded: &mut Recorded) -> String {
     }
     recorded.segments += 1;
     recorded.events = 0;
+    recorded.first = recorded.entries;
     let segment = fixture.bind(run, &format!("segment-{}", recorded.segments));
     recorded.segment = Some(segment.clone());
     segment

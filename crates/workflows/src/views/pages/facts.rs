@@ -292,7 +292,7 @@ fn from_row(row: &Row<'_>, now: UnixMillis) -> Result<RunFacts, SqlError> {
 }
 
 /// The values of a run that there is one of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunValues {
     /// Its input.
     pub input: Option<Stored>,
