@@ -188,12 +188,23 @@ fn a_run_of_every_kind_as_a_document() {
             action["durationMs"] = json!(0);
             action["cwd"] = json!("/");
         }
+        if let Some(took) = step.pointer_mut("/output/durationMs") {
+            *took = json!(0);
+        }
     }
     document["tracePage"]["items"] = document["tracePage"]["items"]
         .as_array()
         .unwrap()
         .iter()
-        .map(|event| json!([event["seq"], event["type"], event["scope"], event["nodeId"]]))
+        .map(|event| {
+            json!([
+                event["seq"],
+                event["type"],
+                event["scope"],
+                event["nodeId"],
+                event["payload"]["data"]
+            ])
+        })
         .collect();
     insta::assert_snapshot!(redacted(&document, &run));
 }

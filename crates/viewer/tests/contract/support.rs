@@ -42,8 +42,8 @@ impl AgentExecutor for Echo {
         _: &CancellationSignal,
         update: PublishUpdate<'_>,
     ) -> Result<AgentReply, AgentFailure> {
-        let data = json!({ "label": "files", "completed": 1, "total": 2, "unit": "files" });
-        drop(update("progress", "overall", data));
+        let data = json!({ "schema": "pi-workflows.progress.v1", "label": "files", "status": "running", "completed": 1, "total": 2, "unit": "files" });
+        update("progress", "overall", data).unwrap();
         Ok(AgentReply {
             output: json!({ "said": request.prompt }),
             receipt: json!({}),
