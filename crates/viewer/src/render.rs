@@ -165,9 +165,15 @@ impl<'a> Renderer<'a> {
     /// An entry with its envelope. Where it is too large its long texts become references; what is large even so is left out.
     pub(crate) fn entry(&mut self, row: &EntryRow) -> Entry {
         let limit = usize::try_from(INLINE_BYTES).unwrap_or(usize::MAX);
-        let mut shown = Shown::value(row.content.clone());
+        // The client reads objects only; one entry of another form would make all of them unreadable for it.
+        let is_object = row.content.is_object();
+        let mut shown = if is_object {
+            Shown::value(row.content.clone())
+        } else {
+            Shown::value(json!({ "id": row.entry_id, "type": "unknown", "content": row.content }))
+        };
         for longest in [4 * 1024, 512] {
-            if size_of(shown.as_json()) <= limit {
+            if !is_object || size_of(shown.as_json()) <= limit {
                 break;
             }
             let mut held = Vec::new();

@@ -5,7 +5,7 @@ use holdpoint_state::json::{is_canonical, to_canonical};
 use holdpoint_viewer::documents::{ListPage, PageKind};
 use holdpoint_viewer::views::ListPosition;
 use holdpoint_viewer::{ViewerError, views};
-use holdpoint_workflows::capture::SessionEvent;
+use holdpoint_workflows::capture::{SessionEntry, SessionEvent};
 use holdpoint_workflows::commands::{self, Control, QueueFollowUp, SessionEnd, SettingsChange};
 use holdpoint_workflows::definition::{NodeError, Workflow};
 use holdpoint_workflows::model::EntryRole;
@@ -50,7 +50,14 @@ fn many(fixture: &Fixture) -> Vec<RunId> {
     fixture.record(&segment, 1, &events);
     fixture.record_entries(
         &segment,
-        &[entry("e1", "short"), entry("e2", &"z".repeat(30_000))],
+        &[
+            entry("e1", "short"),
+            entry("e2", &"z".repeat(30_000)),
+            SessionEntry {
+                entry_id: "e3".to_owned(),
+                content: json!(["no object"]),
+            },
+        ],
     );
     let attempt = fixture.view(&recorded).state.steps[0].attempt_id.clone();
     let attempt: AttemptId = attempt.parse().unwrap();
