@@ -34,7 +34,7 @@ CREATE TABLE channel_inbox (
     payload_hash BLOB NOT NULL REFERENCES blobs (blob_hash),
     -- What became of an answer.
     result TEXT CHECK (result = 'received' OR result = 'alreadyDecided' OR result = 'expired' OR result = 'paused'
-        OR result = 'notAccepted'),
+        OR result = 'requester' OR result = 'unknownPerson' OR result = 'notAccepted'),
     received_at INTEGER NOT NULL,
     PRIMARY KEY (channel_key, stable_message_id),
     CHECK ((kind = 'channel.answer') = (external_event_id IS NOT NULL)),

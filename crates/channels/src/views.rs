@@ -124,7 +124,8 @@ pub fn ambiguous(snapshot: &Snapshot<'_>) -> Result<Vec<WaitingView>, ChannelErr
     waiting(snapshot, waiting!("e.status = 'ambiguous'"))
 }
 
-/// Deliveries of open decisions that the provider refused as often as it may, oldest first. A person may let them be tried again.
+/// Deliveries of open decisions, and settlements of ended ones, that the provider refused as often as it may, oldest first. A person may
+/// let them be tried again.
 ///
 /// # Errors
 ///
@@ -133,9 +134,10 @@ pub fn refused(snapshot: &Snapshot<'_>) -> Result<Vec<WaitingView>, ChannelError
     waiting(
         snapshot,
         waiting!(
-            "e.status = 'rejected' AND e.next_attempt_at IS NULL AND e.effect_type = 'channel.delivery' AND EXISTS (
+            "e.status = 'rejected' AND e.next_attempt_at IS NULL AND ((e.effect_type = 'channel.delivery' AND EXISTS (
                  SELECT 1 FROM human_decisions d WHERE d.decision_id = m.decision_id AND NOT EXISTS (
-                     SELECT 1 FROM human_decision_resolutions w WHERE w.decision_key = d.resource_key))"
+                     SELECT 1 FROM human_decision_resolutions w WHERE w.decision_key = d.resource_key)))
+                 OR e.effect_type = 'channel.settlement')"
         ),
     )
 }

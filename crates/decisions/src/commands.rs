@@ -24,7 +24,7 @@ mod wait;
 
 pub use answer::{Answer, answer};
 pub use cancel::{Cancel, cancel, cancel_in};
-pub use policy::{Swept, expire, sweep, timeout};
+pub use policy::{Swept, Unusable, expire, sweep, timeout};
 pub use request::request_in;
 pub use submit::submit_in;
 pub use wait::{Waited, wait};

@@ -50,6 +50,11 @@ pub enum DecisionError {
 }
 
 impl DecisionError {
+    /// Whether it is about one stored decision that can't be used, so that others may go on: its rows are damaged, or of another version.
+    pub fn is_of_one_decision(&self) -> bool {
+        matches!(self, Self::Corrupt { .. } | Self::Incompatible { .. })
+    }
+
     /// What a stored document that can't be used means for the caller.
     pub(crate) fn stored(decision: &str, problem: StoredProblem) -> Self {
         let decision = decision.to_owned();

@@ -15,7 +15,7 @@ use holdpoint_state::sql::{OptionalExtension as _, named_params};
 use holdpoint_workflows::RunId;
 use serde::Serialize;
 
-pub use channels::{OpenAfter, ResolvedDecision, open_for_channel, resolved};
+pub use channels::{OpenAfter, OpenPage, ResolvedDecision, open_for_channel, resolved};
 pub use next::Next;
 pub use private::{SubmissionView, submissions};
 
@@ -90,6 +90,40 @@ pub struct DecisionView {
     pub resolution: Option<Resolution>,
     /// Why it ended without an answer, in words for people: text from outside.
     pub reason: Option<String>,
+}
+
+/// A decision of a list. One that can't be read is in it as that, and hides no other.
+#[derive(Debug)]
+pub enum Listed {
+    /// It can be read.
+    Readable(Box<DecisionView>),
+    /// It can't.
+    Unreadable(Unreadable),
+}
+
+/// A decision that is damaged, or was stored by another version.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// The decision.
+    pub decision_id: DecisionId,
+    /// The run that asks.
+    pub run_id: RunId,
+    /// What is wrong with it.
+    pub error: DecisionError,
+}
+
+impl Listed {
+    /// The decision, for whoever needs this one.
+    ///
+    /// # Errors
+    ///
+    /// Why it can't be read.
+    pub fn readable(self) -> Result<DecisionView, DecisionError> {
+        match self {
+            Self::Readable(view) => Ok(*view),
+            Self::Unreadable(unreadable) => Err(unreadable.error),
+        }
+    }
 }
 
 /// Where a decision stands: a total function of committed facts and an instant. Terminal facts win.
@@ -170,25 +204,28 @@ pub fn receipt(
     )
 }
 
-/// At most `limit` open decisions, oldest first.
+/// At most `limit` open decisions, oldest first, with those that can't be read.
 ///
 /// # Errors
 ///
-/// As [`fetch`], for any of them.
+/// Those of the database.
 pub fn open(
     snapshot: &Snapshot<'_>,
     now: UnixMillis,
     limit: u32,
-) -> Result<Vec<DecisionView>, DecisionError> {
+) -> Result<Vec<Listed>, DecisionError> {
     let sql = snapshot.sql();
-    let ids: Vec<DecisionId> = {
+    let ids: Vec<(DecisionId, RunId)> = {
         let mut statement = sql.prepare_cached(
-            "SELECT d.decision_id FROM interactive_requests q JOIN human_decisions d ON d.decision_id = q.request_id
+            "SELECT d.decision_id, r.run_id FROM interactive_requests q JOIN human_decisions d ON d.decision_id = q.request_id
+             JOIN runs r ON r.resource_key = d.run_key
              WHERE q.status = 'pending' AND q.kind = 'decision'
              ORDER BY d.created_at, d.decision_id LIMIT :limit",
         )?;
         let rows = statement
-            .query_map(named_params! { ":limit": limit }, |row| row.get(0))
+            .query_map(named_params! { ":limit": limit }, |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .map_err(holdpoint_state::StateError::from)?;
         rows.collect::<Result<_, _>>()
             .map_err(holdpoint_state::StateError::from)?
@@ -196,24 +233,26 @@ pub fn open(
     loaded(&sql, ids, now)
 }
 
-/// The decisions of a run, oldest first.
+/// The decisions of a run, oldest first, with those that can't be read.
 ///
 /// # Errors
 ///
-/// As [`fetch`], for any of them.
+/// Those of the database.
 pub fn of_run(
     snapshot: &Snapshot<'_>,
     run: &RunId,
     now: UnixMillis,
-) -> Result<Vec<DecisionView>, DecisionError> {
+) -> Result<Vec<Listed>, DecisionError> {
     let sql = snapshot.sql();
-    let ids: Vec<DecisionId> = {
+    let ids: Vec<(DecisionId, RunId)> = {
         let mut statement = sql.prepare_cached(
-            "SELECT d.decision_id FROM human_decisions d JOIN runs r ON r.resource_key = d.run_key
+            "SELECT d.decision_id, r.run_id FROM human_decisions d JOIN runs r ON r.resource_key = d.run_key
              WHERE r.run_id = :run ORDER BY d.created_at, d.resource_key",
         )?;
         let rows = statement
-            .query_map(named_params! { ":run": run }, |row| row.get(0))
+            .query_map(named_params! { ":run": run }, |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
             .map_err(holdpoint_state::StateError::from)?;
         rows.collect::<Result<_, _>>()
             .map_err(holdpoint_state::StateError::from)?
@@ -223,16 +262,25 @@ pub fn of_run(
 
 fn loaded(
     sql: &holdpoint_state::command::Sql<'_>,
-    ids: Vec<DecisionId>,
+    ids: Vec<(DecisionId, RunId)>,
     now: UnixMillis,
-) -> Result<Vec<DecisionView>, DecisionError> {
-    let mut views = Vec::with_capacity(ids.len());
-    for id in ids {
-        if let Some(stored) = stored::load(sql, id.as_str())? {
-            views.push(view(stored, now));
+) -> Result<Vec<Listed>, DecisionError> {
+    let mut listed = Vec::with_capacity(ids.len());
+    for (decision_id, run_id) in ids {
+        match stored::load(sql, decision_id.as_str()) {
+            Ok(Some(stored)) => listed.push(Listed::Readable(Box::new(view(stored, now)))),
+            Ok(None) => {}
+            Err(error) if error.is_of_one_decision() => {
+                listed.push(Listed::Unreadable(Unreadable {
+                    decision_id,
+                    run_id,
+                    error,
+                }));
+            }
+            Err(error) => return Err(error),
         }
     }
-    Ok(views)
+    Ok(listed)
 }
 
 /// The run of a decision.

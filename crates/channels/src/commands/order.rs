@@ -2,6 +2,7 @@
 //!
 //! The choice is made anew from the rows each time, so that a lost wake-up delays an order and never loses it.
 
+use holdpoint_decisions::DecisionError;
 use holdpoint_decisions::model::{Audience, ChannelRequest, DecisionId, Outcome, Provenance};
 use holdpoint_decisions::views as decisions;
 use holdpoint_state::Snapshot;
@@ -166,9 +167,8 @@ fn open_here(
         if has_ended {
             continue;
         }
-        if let Some(view) = decisions::fetch(snapshot, &id(&decision)?, now)? {
-            open.push(OpenRequest::of(&view.request));
-        }
+        let view = unless_unusable(decisions::fetch(snapshot, &id(&decision)?, now))?;
+        open.extend(view.map(|view| OpenRequest::of(&view.request)));
     }
     Ok(open)
 }
@@ -192,9 +192,7 @@ fn to_deliver(
     let mut after = None;
     loop {
         let page = decisions::open_for_channel(snapshot, &audiences, now, after.as_ref(), PAGE)?;
-        let is_last = page.len() < PAGE as usize;
-        after = page.last().map(decisions::OpenAfter::of);
-        for request in page {
+        for request in page.requests {
             let key = effect(channel, Purpose::Delivery, &request)?;
             let found = read::effect(
                 &snapshot.sql(),
@@ -209,9 +207,18 @@ fn to_deliver(
             // Later ones are not tried: the oldest must not starve behind smaller ones.
             return Ok((used <= POLL_BYTES_MAX).then_some(request));
         }
-        if is_last {
+        after = page.after;
+        if after.is_none() {
             return Ok(None);
         }
+    }
+}
+
+/// One decision that is damaged, or of another version, holds up no other: nothing is done about it here until it can be read.
+fn unless_unusable<T>(found: Result<Option<T>, DecisionError>) -> Result<Option<T>, DecisionError> {
+    match found {
+        Err(error) if error.is_of_one_decision() => Ok(None),
+        found => found,
     }
 }
 
@@ -225,7 +232,8 @@ fn to_settle(
         if !has_ended {
             continue;
         }
-        let Some(resolved) = decisions::resolved(snapshot, &id(&decision)?)? else {
+        let Some(resolved) = unless_unusable(decisions::resolved(snapshot, &id(&decision)?))?
+        else {
             continue;
         };
         let key = effect(channel, Purpose::Settlement, &resolved.request)?;

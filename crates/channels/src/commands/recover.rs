@@ -1,5 +1,5 @@
-//! A person says what became of an attempt that nobody else can know of (channels reference, section 10), or lets a delivery be tried
-//! again that was refused for good.
+//! A person says what became of an attempt that nobody else can know of (channels reference, section 10), or lets a delivery or a
+//! settlement be tried again that was refused for good.
 //!
 //! The command is on the host's resource, whose revision no adapter names: a person may speak while an adapter works. After a retry
 //! the effect is pending, and whoever hosts the profile begins the next attempt; no attempt is begun that nobody is there to send.
@@ -25,11 +25,11 @@ pub struct Recovery {
     pub by: Actor,
 }
 
-/// Resolves an ambiguous delivery or settlement, or retries a refused delivery. Repeating the command gives the first answer.
+/// Resolves an ambiguous delivery or settlement, or retries what was refused. Repeating the command gives the first answer.
 ///
 /// # Errors
 ///
-/// [`ChannelError::NotAmbiguous`] unless an effect is ambiguous at exactly that attempt, or a delivery that is to be retried was refused for
+/// [`ChannelError::NotAmbiguous`] unless an effect is ambiguous at exactly that attempt, or what is to be retried was refused for
 /// good there. Nothing was written.
 pub fn recover(db: &Database, recovery: &Recovery) -> Result<Recovered, ChannelError> {
     let unknown = || ChannelError::NotAmbiguous(recovery.attempt_id.clone());
@@ -41,9 +41,7 @@ pub fn recover(db: &Database, recovery: &Recovery) -> Result<Recovered, ChannelE
             read::was_refused(&snapshot.sql(), &recovery.attempt_id)?,
         )
     };
-    if was_refused
-        && (found.attempt.purpose, recovery.action) != (Purpose::Delivery, RecoverAction::Retry)
-    {
+    if was_refused && recovery.action != RecoverAction::Retry {
         return Err(unknown());
     }
     let number = number_of(&found).ok_or_else(unknown)?;
@@ -70,8 +68,10 @@ pub fn recover(db: &Database, recovery: &Recovery) -> Result<Recovered, ChannelE
         let found = messages::by_attempt(change, &recovery.attempt_id)?
             .ok_or_else(|| ChannelError::NotAmbiguous(recovery.attempt_id.clone()))?;
         let shown = parts::of_decision(change, &found.channel, &found.attempt.decision_id)?;
-        // What was refused waits for a person only while there is something to show.
-        if found.state == EffectState::Rejected
+        let was_refused = found.state == EffectState::Rejected;
+        // A refused delivery waits for a person only while there is something to show.
+        if was_refused
+            && found.attempt.purpose == Purpose::Delivery
             && !messages::is_wanted(
                 change,
                 &found.channel,
@@ -108,6 +108,10 @@ pub fn recover(db: &Database, recovery: &Recovery) -> Result<Recovered, ChannelE
         }
         if resolved.state == EffectState::Applied {
             confirm(change, &found, shown.len())?;
+        }
+        if was_refused && found.attempt.purpose == Purpose::Settlement {
+            // The last refusal took it from what is shown, so that no scan reads it and no run is kept for it.
+            channels::insert_shown(change, &found.channel, &found.attempt.decision_id)?;
         }
         Ok(Outcome::Accepted(()))
     })?;

@@ -325,32 +325,41 @@ fn outcome(judged: &Judged) -> AnswerOutcome {
         }
         | Judged::NotFound => AnswerOutcome::AlreadyDecided,
         Judged::Adopted {
-            earlier: Adopted::Rejected {
-                code: RejectCode::Expired,
-            },
+            earlier: Adopted::Rejected { code },
         }
         | Judged::Rejected {
-            reason: Rejection::Invalid {
-                code: RejectCode::Expired,
-            },
-        } => AnswerOutcome::Expired,
-        Judged::Adopted {
-            earlier: Adopted::Rejected {
-                code: RejectCode::Paused,
-            },
-        }
-        | Judged::Conflict {
+            reason: Rejection::Invalid { code },
+        } => refusal(*code),
+        Judged::Conflict {
             conflict: Conflict::Paused,
         } => AnswerOutcome::Paused,
         Judged::Adopted {
-            earlier: Adopted::Stale | Adopted::Rejected { .. },
+            earlier: Adopted::Stale,
         }
         | Judged::Conflict {
             conflict: Conflict::Key,
         }
         | Judged::Rejected {
-            reason: Rejection::Stale | Rejection::Invalid { .. },
+            reason: Rejection::Stale,
         }
         | Judged::NotDue { .. } => AnswerOutcome::NotAccepted,
+    }
+}
+
+/// Why an answer may not be given, as far as whoever pressed can do something about it.
+fn refusal(code: RejectCode) -> AnswerOutcome {
+    match code {
+        RejectCode::Expired => AnswerOutcome::Expired,
+        RejectCode::Paused => AnswerOutcome::Paused,
+        RejectCode::Requester => AnswerOutcome::Requester,
+        RejectCode::UnknownPerson => AnswerOutcome::UnknownPerson,
+        RejectCode::Malformed
+        | RejectCode::UnknownChoice
+        | RejectCode::MissingInput
+        | RejectCode::UnexpectedInput
+        | RejectCode::UnknownInput
+        | RejectCode::InputNotText
+        | RejectCode::InputTooShort
+        | RejectCode::InputTooLong => AnswerOutcome::NotAccepted,
     }
 }

@@ -50,6 +50,10 @@ pub enum AnswerOutcome {
     Expired,
     /// The run is paused: the same answer may be given again when it goes on.
     Paused,
+    /// Another person than the one who asked for the run has to answer.
+    Requester,
+    /// Another person has to answer, and nobody knows here who this one is.
+    UnknownPerson,
     /// It can't be taken.
     NotAccepted,
 }

@@ -62,11 +62,13 @@ pub(crate) fn insert(change: &mut Change<'_>, report: &NewReport<'_>) -> Result<
     expect_one(written, "channel_inbox", report.stable_message_id)
 }
 
-const OUTCOMES: [(AnswerOutcome, &str); 5] = [
+const OUTCOMES: [(AnswerOutcome, &str); 7] = [
     (AnswerOutcome::Received, "received"),
     (AnswerOutcome::AlreadyDecided, "alreadyDecided"),
     (AnswerOutcome::Expired, "expired"),
     (AnswerOutcome::Paused, "paused"),
+    (AnswerOutcome::Requester, "requester"),
+    (AnswerOutcome::UnknownPerson, "unknownPerson"),
     (AnswerOutcome::NotAccepted, "notAccepted"),
 ];
 

@@ -2,9 +2,12 @@
 
 use holdpoint_channels::DOMAIN;
 use holdpoint_channels::protocol::{AnswerOutcome, SendState};
+use holdpoint_state::Database;
 use holdpoint_state::testing::plain;
+use holdpoint_workflows::Workflows;
+use holdpoint_workflows::commands::Control;
 
-use crate::support::{Fixture, draft, go, taken};
+use crate::support::{Fixture, Host, draft, go, taken};
 
 const DAMAGES: &[(&str, &str)] = &[
     ("C1", "UPDATE channels SET channel_id = 'telegram:x'"),
@@ -151,4 +154,63 @@ fn every_invariant_finds_what_breaks_it() {
         std::fs::remove_file(&path).unwrap();
     }
     assert_eq!(unseen, [""; 0], "never seen");
+}
+
+/// The request of the oldest decision is another one than was stored.
+const BREAK: &str = "UPDATE blobs SET content = CAST(replace(CAST(content AS TEXT), 'Ship it?', 'Sell it?') AS BLOB)
+    WHERE blob_hash = (SELECT request_hash FROM human_decisions ORDER BY resource_key LIMIT 1)";
+
+/// One decision that nobody can read keeps no other from being shown, answered and settled.
+#[test]
+fn what_can_not_be_read_holds_up_no_channel() {
+    for is_shown in [false, true] {
+        let fixture = Fixture::new();
+        let (run, broken) = fixture.ask(draft);
+        let (_, whole) = fixture.ask(draft);
+        let host = fixture.host();
+        if is_shown {
+            assert_eq!(host.adapter("epoch-1").show().decision_id, broken.as_str());
+        }
+        let path = fixture.store.directory().join("broken.sqlite");
+        fixture.db().backup(&path).unwrap();
+        let connection = plain::open(&path).unwrap();
+        assert_eq!(connection.execute(BREAK, []).unwrap(), 1);
+        drop(connection);
+        let db = Database::open(&path, fixture.store.schema()).unwrap();
+        fixture
+            .store
+            .clock()
+            .advance(crate::support::LEASE_MS.unsigned_abs());
+        let owner = holdpoint_state::Owner::new(holdpoint_state::OwnerKind::Host, "next");
+        let claim = holdpoint_channels::commands::start_host(
+            &db,
+            &host.channel,
+            &owner,
+            10 * crate::support::LEASE_MS,
+        )
+        .unwrap();
+        let host = Host {
+            db: &db,
+            channel: host.channel.clone(),
+            profile: host.profile.clone(),
+            claim,
+            config: host.config,
+        };
+        let mut adapter = host.adapter("epoch-2");
+        let showing = adapter.show();
+        assert_eq!(showing.decision_id, whole.as_str());
+        assert_eq!(adapter.told_to_poll(), [whole.to_string()]);
+        // The broken one ends with its run. Its buttons stay, because nobody knows any more what was shown.
+        Workflows::new(db.clone())
+            .cancel(&Control::of(&run))
+            .unwrap();
+        assert_eq!(
+            adapter.press(&showing, &go("cb-1", 5)),
+            taken(AnswerOutcome::Received)
+        );
+        let (settling, _) = adapter.told_to_settle();
+        assert_eq!(settling.decision_id, whole.as_str());
+        adapter.settled(&settling, SendState::Confirmed, None);
+        assert_eq!(adapter.told_to_poll(), [""; 0]);
+    }
 }

@@ -102,6 +102,54 @@ fn an_adapter_that_breaks_the_protocol_is_ended() {
     );
 }
 
+/// Notes what it is told. Told to show something, it says that it is shown, and is killed before it reads the response.
+const DIES_AFTER_ITS_REPORT: &str = r#"
+printf '%s\n' "$order" >> ORDERS
+field() { printf %s "$order" | sed "s/.*\"$1\":\"\{0,1\}\([^\",}]*\).*/\1/"; }
+case "$order" in *channel.present*)
+  attempt=$(field stableMessageId)
+  messages='[{"chatId":"200","contentDigest":"sha256:1111111111111111111111111111111111111111111111111111111111111111","messageId":1,"partIndex":0,"recipientIndex":0}]'
+  printf '{"adapterEpoch":"%s","attemptId":"%s","decisionId":"%s","expectedRevision":%s,"kind":"channel.present","messages":%s,"profile":"ops","requestDigest":"%s","schema":"pi-workflows.channel-adapter.v1","sequence":2,"stableMessageId":"%s","state":"confirmed"}\n' \
+    "$epoch" "$attempt" "$(field decisionId)" "$(field revision_of_channel)" "$messages" "$(field requestDigest)" "$attempt"
+  kill -9 $$;;
+esac
+cat > /dev/null
+"#;
+
+/// The host is alive, and only its adapter dies: what it reported is known, though nobody told it so.
+#[test]
+fn an_adapter_that_is_killed_before_it_hears_that_its_report_is_durable_leaves_no_doubt() {
+    let fixture = Fixture::new();
+    let (_, decision) = fixture.ask(draft);
+    let orders = fixture.directory().join("orders");
+    let script = DIES_AFTER_ITS_REPORT
+        .replace("ORDERS", &format!("'{}'", orders.display()))
+        // The request has a revision of its own, which comes later in the line or earlier: the channel's is that of the response.
+        .replace(
+            "$(field revision_of_channel)",
+            r#"$(printf %s "$order" | sed 's/.*"revision":\([0-9]*\),"command".*/\1/; s/.*,"revision":\([0-9]*\),"schema":"pi-workflows.channel-adapter.v1".*/\1/')"#,
+        );
+    let options = HostOptions {
+        silence_ms: 600_000,
+        restart_ms: 20,
+        ..options(&format!("{READY}{script}"))
+    };
+    let host = Host::start(fixture.db(), &fixture.directory(), options).unwrap();
+    let told = || std::fs::read_to_string(&orders).unwrap_or_default();
+    until("the next adapter", || 2 <= told().lines().count());
+    let told = told();
+    let told: Vec<&str> = told.lines().collect();
+    assert!(told[0].contains("channel.present"), "{told:?}");
+    assert!(told[1].contains("channel.poll"), "{told:?}");
+    assert!(told[1].contains(decision.as_str()), "{told:?}");
+    assert_eq!(fixture.effects(), ["channel.delivery applied 1"]);
+    assert_eq!(
+        views::ambiguous(&fixture.db().snapshot().unwrap()).unwrap(),
+        []
+    );
+    host.stop();
+}
+
 /// An adapter that says who its bot is, and then waits for the end of its input.
 fn of_one_bot(profile: &str) -> HostOptions {
     let script = READY.replace("\"profile\":\"ops\"", &format!("\"profile\":\"{profile}\""));

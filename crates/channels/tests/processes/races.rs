@@ -22,6 +22,9 @@ fn rounds() -> usize {
     told.unwrap_or(ROUNDS)
 }
 
+/// From so many rounds on each of the two has to have won at least once.
+const MANY: usize = 100;
+
 /// How many decisions are open at once: a host reads all of them for each of its orders.
 const BATCH: usize = 10;
 
@@ -120,6 +123,17 @@ impl Race {
             *seen.entry(pair).or_default() += 1;
         }
         println!("{seen:?}");
+        // In many rounds nobody is always first: otherwise the two would not race.
+        if MANY <= rounds() {
+            for end in self.ends {
+                let [button, other] = end.told.map(str::to_owned);
+                assert!(
+                    seen.contains_key(&(button, other)),
+                    "{:?} never won: {seen:?}",
+                    end.told
+                );
+            }
+        }
         // Each is settled once, in each channel that showed it.
         show(&mut button);
         if has_channel {

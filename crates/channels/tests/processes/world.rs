@@ -281,6 +281,7 @@ pub(crate) fn told(relayed: &Relayed) -> String {
         Some(AnswerOutcome::AlreadyDecided) => "already decided",
         Some(AnswerOutcome::Expired) => "expired",
         Some(AnswerOutcome::Paused) => "paused",
+        Some(AnswerOutcome::Requester | AnswerOutcome::UnknownPerson) => "another person",
         Some(AnswerOutcome::NotAccepted) => "not accepted",
         None => "nothing",
     };

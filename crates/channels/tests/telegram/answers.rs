@@ -115,6 +115,8 @@ fn the_person_is_told_what_became_of_the_answer() -> Result {
         Some(AnswerOutcome::AlreadyDecided),
         Some(AnswerOutcome::Expired),
         Some(AnswerOutcome::Paused),
+        Some(AnswerOutcome::Requester),
+        Some(AnswerOutcome::UnknownPerson),
         Some(AnswerOutcome::NotAccepted),
         None,
     ] {
@@ -129,6 +131,8 @@ fn the_person_is_told_what_became_of_the_answer() -> Result {
             "Already decided.",
             "The time for an answer has passed.",
             "Not accepted: the run is paused. Answer again when it goes on.",
+            "Not accepted: another person than the one who started the run has to answer.",
+            "Not accepted: another person has to answer, and it is not known here who you are.",
             "Not accepted.",
             "Not accepted."
         ]

@@ -191,10 +191,21 @@ fn win(
 pub struct Swept {
     /// Decisions that it resolved, in its order.
     pub resolved: Vec<(DecisionId, RunId)>,
-    /// Decisions whose run has a live owner, or that can't be used: the next sweep tries again.
+    /// Decisions whose run has a live owner: the next sweep tries again.
     pub skipped: Vec<DecisionId>,
+    /// Decisions that can't be used. The next sweep tries them too, and whoever sweeps tells of them once.
+    pub unusable: Vec<Unusable>,
     /// The earliest deadline that has not come.
     pub next_due: Option<UnixMillis>,
+}
+
+/// A due decision that can't be resolved: it is damaged, or was stored by another version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// The decision.
+    pub decision: DecisionId,
+    /// What is wrong with it.
+    pub problem: String,
 }
 
 /// How many decisions a sweep reads at once.
@@ -238,8 +249,10 @@ pub fn sweep(db: &Database, now: UnixMillis) -> Result<Swept, DecisionError> {
                     | DecisionError::Incompatible { .. }
                     | DecisionError::Workflow(_)),
                 ) => {
-                    tracing::warn!(decision = %due.decision, %error, "a due decision can't be resolved");
-                    swept.skipped.push(due.decision);
+                    swept.unusable.push(Unusable {
+                        decision: due.decision,
+                        problem: error.to_string(),
+                    });
                 }
                 Err(error) => return Err(error),
             }

@@ -8,7 +8,7 @@ use super::stored;
 use crate::error::DecisionError;
 use crate::model::{Audience, ChannelRequest, DecisionId, Resolution};
 
-/// Where a scan of open decisions goes on.
+/// Where a scan of open decisions goes on: after this one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpenAfter {
     /// When the last one was made.
@@ -17,33 +17,33 @@ pub struct OpenAfter {
     pub decision_id: DecisionId,
 }
 
-impl OpenAfter {
-    /// After this request.
-    pub fn of(request: &ChannelRequest) -> Self {
-        Self {
-            created_at: request.created_at,
-            decision_id: request.decision_id.clone(),
-        }
-    }
+/// Some of the open decisions that a scan finds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpenPage {
+    /// What can be shown.
+    pub requests: Vec<ChannelRequest>,
+    /// Where the scan goes on; none at its end.
+    pub after: Option<OpenAfter>,
 }
 
-/// At most `limit` open decisions for any of these audiences that are not past their deadline, oldest first, after `after`.
+/// Of at most `limit` open decisions for any of these audiences that are not past their deadline, oldest first, after `after`, those that
+/// can be read: one that is damaged or of another version is shown nowhere, and keeps no other from being shown.
 ///
 /// # Errors
 ///
-/// [`DecisionError::Corrupt`] and [`DecisionError::Incompatible`] for a request that can't be used; those of the database.
+/// Those of the database.
 pub fn open_for_channel(
     snapshot: &Snapshot<'_>,
     audiences: &[Audience],
     now: UnixMillis,
     after: Option<&OpenAfter>,
     limit: u32,
-) -> Result<Vec<ChannelRequest>, DecisionError> {
+) -> Result<OpenPage, DecisionError> {
     let sql = snapshot.sql();
     let audiences = serde_json::to_string(audiences).unwrap_or_default();
-    let read = || -> Result<Vec<DecisionId>, StateError> {
+    let read = || -> Result<Vec<OpenAfter>, StateError> {
         let mut statement = sql.prepare_cached(
-            "SELECT d.decision_id FROM interactive_requests q JOIN human_decisions d ON d.decision_id = q.request_id
+            "SELECT d.created_at, d.decision_id FROM interactive_requests q JOIN human_decisions d ON d.decision_id = q.request_id
              WHERE q.status = 'pending' AND q.kind = 'decision'
                  AND (d.deadline_at IS NULL OR d.deadline_at > :now)
                  AND d.audience IN (SELECT value FROM json_each(:audiences))
@@ -56,17 +56,29 @@ pub fn open_for_channel(
                 ":created_at": after.map_or(UnixMillis(i64::MIN), |after| after.created_at),
                 ":after": after.map_or("", |after| after.decision_id.as_str()),
             },
-            |row| row.get(0),
+            |row| {
+                Ok(OpenAfter {
+                    created_at: row.get(0)?,
+                    decision_id: row.get(1)?,
+                })
+            },
         )?;
         Ok(rows.collect::<Result<_, _>>()?)
     };
+    let found = read()?;
     let mut requests = Vec::new();
-    for id in read()? {
-        if let Some(stored) = stored::load(&sql, id.as_str())? {
-            requests.push(stored.request.for_channels());
+    for one in &found {
+        match stored::load(&sql, one.decision_id.as_str()) {
+            Ok(stored) => requests.extend(stored.map(|stored| stored.request.for_channels())),
+            Err(error) if error.is_of_one_decision() => {}
+            Err(error) => return Err(error),
         }
     }
-    Ok(requests)
+    let is_last = found.len() < limit as usize;
+    Ok(OpenPage {
+        requests,
+        after: found.into_iter().next_back().filter(|_| !is_last),
+    })
 }
 
 /// A resolved decision, as a channel settles it.
@@ -84,7 +96,7 @@ pub struct ResolvedDecision {
 ///
 /// # Errors
 ///
-/// As [`open_for_channel`].
+/// [`DecisionError::Corrupt`] and [`DecisionError::Incompatible`] for a decision that can't be used; those of the database.
 pub fn resolved(
     snapshot: &Snapshot<'_>,
     decision: &DecisionId,

@@ -131,7 +131,7 @@ fn a_damaged_decision_lets_its_run_end_and_stays_damaged() {
             "{part}: {read:?}"
         );
         let swept = commands::sweep(&db, now).unwrap();
-        assert_eq!((swept.resolved.len(), swept.skipped.len()), (0, 0));
+        assert_eq!((swept.resolved.len(), swept.unusable), (0, Vec::new()));
         assert_eq!(
             reason(&db),
             format!(

@@ -9,7 +9,7 @@ use holdpoint_decisions::model::{
     Adopted, ChannelRequest, Conflict, Judged, Provenance, RejectCode, Rejection, Request,
     Resolution,
 };
-use holdpoint_decisions::views::{self, DecisionView};
+use holdpoint_decisions::views::{self, DecisionView, Listed, Unreadable};
 use holdpoint_decisions::{DecisionError, DecisionId};
 use holdpoint_state::Snapshot;
 use holdpoint_state::clock::UnixMillis;
@@ -49,17 +49,40 @@ pub(super) fn list(context: &Context, args: &DecisionsArgs) -> Result<ExitStatus
         Err(CommandError::NoStore { .. }) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let documents: Vec<Value> = found.iter().map(document).collect();
-    context
-        .output
-        .document(&json!({ "decisions": documents }))?;
+    let (mut documents, mut damaged) = (Vec::new(), Vec::new());
     if found.is_empty() {
         context.output.line("no decisions");
     }
-    for decision in &found {
-        context.output.line(summary(decision));
+    // One that can't be read is in the list as that: it hides none of the others.
+    for listed in &found {
+        match listed {
+            Listed::Readable(view) => {
+                documents.push(document(view));
+                context.output.line(summary(view));
+            }
+            Listed::Unreadable(unreadable) => {
+                damaged.push(problem(unreadable));
+                context.output.line(format!(
+                    "damaged    {}  ({})",
+                    text::line(unreadable.decision_id.as_str()),
+                    text::line(&unreadable.error.to_string())
+                ));
+            }
+        }
     }
+    context
+        .output
+        .document(&json!({ "decisions": documents, "damaged": damaged }))?;
     Ok(ExitStatus::Done)
+}
+
+/// A decision that can't be read, as a document.
+fn problem(unreadable: &Unreadable) -> Value {
+    json!({
+        "decisionId": unreadable.decision_id,
+        "runId": unreadable.run_id,
+        "problem": unreadable.error.to_string(),
+    })
 }
 
 fn summary(view: &DecisionView) -> String {
@@ -233,12 +256,13 @@ pub(super) fn find(
         Err(_) => Vec::new(),
     };
     // The latest is the one that is open, if one is.
-    of_run
+    let last = of_run
         .into_iter()
         .next_back()
         .ok_or_else(|| CommandError::NoDecision {
             id: named.to_owned(),
-        })
+        })?;
+    Ok(last.readable()?)
 }
 
 /// A decision as a document: what everybody may see.
@@ -371,17 +395,15 @@ pub(super) fn explained(
 ) -> Result<(Value, Vec<(&'static str, String)>), DecisionError> {
     let store = workflows.database();
     let now = store.clock().now();
-    match views::of_run(&store.snapshot()?, run, now) {
-        Ok(mut all) => Ok(match all.pop() {
-            Some(view) => (document(&view), explanation(&view)),
-            None => (Value::Null, Vec::new()),
-        }),
-        Err(error @ (DecisionError::Corrupt { .. } | DecisionError::Incompatible { .. })) => {
+    let mut all = views::of_run(&store.snapshot()?, run, now)?;
+    Ok(match all.pop() {
+        Some(Listed::Readable(view)) => (document(&view), explanation(&view)),
+        Some(Listed::Unreadable(Unreadable { error, .. })) => {
             let problem = error.to_string();
-            Ok((json!({ "problem": problem }), vec![("decision", problem)]))
+            (json!({ "problem": problem }), vec![("decision", problem)])
         }
-        Err(error) => Err(error),
-    }
+        None => (Value::Null, Vec::new()),
+    })
 }
 
 fn explanation(view: &DecisionView) -> Vec<(&'static str, String)> {
@@ -488,8 +510,7 @@ pub(super) fn of_run(
     let store = workflows.database();
     let now = store.clock().now();
     let all = views::of_run(&store.snapshot()?, run, now)?;
-    Ok(all
-        .into_iter()
-        .next_back()
-        .filter(|view| view.resolution.is_none()))
+    let last = all.into_iter().next_back();
+    let last = last.map(Listed::readable).transpose()?;
+    Ok(last.filter(|view| view.resolution.is_none()))
 }

@@ -1,8 +1,11 @@
 //! The whole way, from a workflow file to an answer and back.
 
+use std::fs;
 use std::sync::Barrier;
 
-use crate::support::{CHAT, Home, USER, until, wait_for_messages};
+use serde_json::{Value, json};
+
+use crate::support::{CHAT, Home, SHIP, USER, until, wait_for_messages};
 
 #[test]
 fn one_command_carries_a_decision_from_question_to_answer() {
@@ -77,5 +80,52 @@ fn answered_from_both_sides_at_once_it_has_one_answer() {
                 .all(|shown| shown.buttons.is_empty())
         });
     }
+    assert_eq!(home.run(&["state", "verify"]).0, 0);
+}
+
+/// Says in the private configuration who the one who may answer is.
+fn knows(home: &Home, persons: &Value) {
+    let path = home.path("config").join("channels.json");
+    let mut config: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    config["telegramProfiles"]["ops"]["persons"] = persons.clone();
+    // It is replaced as a whole: the host reads whatever lies there.
+    let next = home.path("config").join("next");
+    fs::copy(&path, &next).unwrap();
+    fs::write(&next, config.to_string()).unwrap();
+    fs::rename(&next, &path).unwrap();
+}
+
+#[test]
+fn case_073_the_requester_is_refused_on_a_button_too_and_told_why() {
+    let (home, server) = Home::with_ops();
+    let asks = SHIP.replace("decision:", "decision:\n      answerers: anotherPerson");
+    fs::write(home.work().join("ship.workflow.yaml"), asks).unwrap();
+    let host = home.host(&server.url());
+    let run = home.ask();
+    let message = wait_for_messages(&server, 1);
+    let cases = [
+        (json!({}), "it is not known here who you are."),
+        (
+            json!({ "100": "command-line" }),
+            "another person than the one who started the run has to answer.",
+        ),
+        (json!({ "100": "ben" }), "Received."),
+    ];
+    for (round, (persons, told)) in cases.iter().enumerate() {
+        if round != 0 {
+            knows(&home, persons);
+        }
+        host.wait_to_say("telegram:ops: running", round + 1);
+        server.press(USER, CHAT, message, "Ship it").unwrap();
+        until("a word on the button", || {
+            server.toasts().len() == round + 1
+        });
+        let toast = server.toasts().pop().unwrap().text;
+        assert!(toast.ends_with(told), "{toast}");
+        assert!(!toast.contains("command-line"), "{toast}");
+    }
+    let view = home.wait_for(&run, "completed");
+    assert!(view.to_string().contains(r#""choice":"go""#), "{view:#}");
+    assert_eq!(host.stop(), 130);
     assert_eq!(home.run(&["state", "verify"]).0, 0);
 }

@@ -1,5 +1,6 @@
 //! Decisions at the command line: listed, shown, answered, lost, cancelled, and given by themselves at a deadline.
 
+use holdpoint_state::testing::plain;
 use serde_json::{Value, json};
 
 use crate::support::{Home, until};
@@ -241,6 +242,38 @@ fn decision_40_work_gives_the_automatic_answer_when_it_is_due() {
     home.ok(&["state", "verify"]);
 }
 
+// lint:allow(sql-in-test): the test makes the damage that a list must show; no command can.
+const BREAK: &str =
+    "UPDATE blobs SET content = CAST(replace(CAST(content AS TEXT), 'Ship', 'Sell') AS BLOB)
+    WHERE blob_hash = (SELECT request_hash FROM human_decisions ORDER BY resource_key LIMIT 1)";
+
+#[test]
+fn a_damaged_decision_is_listed_as_that_and_hides_no_other() {
+    let (home, broken) = asking();
+    let damaged = decision(&home);
+    home.asking("release.workflow.yaml");
+    let store = home.store();
+    let changed = plain::open(&store).unwrap().execute(BREAK, []).unwrap();
+    assert_eq!(changed, 1);
+    for args in [&["decisions"][..], &["decisions", "--run", &broken]] {
+        let listed = home.ok(args);
+        let count = listed["decisions"].as_array().unwrap().len();
+        assert_eq!(count, usize::from(args.len() == 1), "{listed:#}");
+        let of = &listed["damaged"][0];
+        assert_eq!(
+            (&of["decisionId"], &of["runId"]),
+            (&json!(damaged), &json!(broken))
+        );
+        assert!(
+            of["problem"].as_str().unwrap().contains("is damaged"),
+            "{of}"
+        );
+    }
+    let told = home.run(&["decisions"]).stdout;
+    assert!(told.contains(&format!("damaged    {damaged}  (")), "{told}");
+    assert!(told.contains("\nopen "), "{told}");
+}
+
 #[test]
 fn an_answer_before_the_question_is_told_that_nothing_is_asked() {
     let home = Home::with("release.workflow.yaml", RELEASE);
@@ -248,7 +281,7 @@ fn an_answer_before_the_question_is_told_that_nothing_is_asked() {
     let run = run["runId"].as_str().unwrap();
     assert_eq!(
         home.ok(&["decisions", "--run", run]),
-        json!({ "decisions": [] })
+        json!({ "decisions": [], "damaged": [] })
     );
     let (status, error) = home.json(&["decisions", "--run", "none"]);
     assert_eq!((status, &error["error"]["code"]), (7, &json!("notFound")));
@@ -408,7 +441,7 @@ fn the_reason_of_a_cancellation_is_shown_wherever_the_decision_is() {
 #[test]
 fn an_overdue_decision_says_what_happens_next_and_who_does_it() {
     let home = Home::with("release.workflow.yaml", RELEASE);
-    let input = r#"{"onTimeout":{"afterMs":3000,"response":{"choice":"ship"}}}"#;
+    let input = r#"{"onTimeout":{"afterMs":3000,"response":{"choice":"stop"}}}"#;
     let (status, run) = home.json(&["run", "release.workflow.yaml", "--input", input]);
     assert_eq!(status, 3);
     let run = run["runId"].as_str().unwrap();

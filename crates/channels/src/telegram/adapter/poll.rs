@@ -339,6 +339,12 @@ fn words(outcome: Option<AnswerOutcome>) -> &'static str {
         Some(AnswerOutcome::Paused) => {
             "Not accepted: the run is paused. Answer again when it goes on."
         }
+        Some(AnswerOutcome::Requester) => {
+            "Not accepted: another person than the one who started the run has to answer."
+        }
+        Some(AnswerOutcome::UnknownPerson) => {
+            "Not accepted: another person has to answer, and it is not known here who you are."
+        }
         Some(AnswerOutcome::NotAccepted) | None => "Not accepted.",
     }
 }

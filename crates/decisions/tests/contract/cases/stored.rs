@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use holdpoint_decisions::commands::{self, Answer};
-use holdpoint_decisions::model::{Block, Draft, Invalid, Judged, Limit, Presentation};
+use holdpoint_decisions::model::{Audience, Block, Draft, Invalid, Judged, Limit, Presentation};
 use holdpoint_decisions::{DecisionError, digest, views};
 use holdpoint_state::maintenance::retention::Taking;
 use holdpoint_state::testing::plain;
@@ -12,7 +12,7 @@ use holdpoint_state::{Database, Digest};
 use holdpoint_workflows::commands::{Control, Restart};
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, draft};
+use crate::support::{AFTER_MS, Fixture, draft, timed};
 
 // lint:allow(sql-in-test): the test makes the damage that a read must find; no command can.
 const CHANGE: &str = "UPDATE blobs SET content = ?1, byte_length = ?3 WHERE blob_hash = ?2";
@@ -58,6 +58,60 @@ fn bytes(path: &std::path::Path) -> Digest {
     Digest::of(&std::fs::read(path).unwrap())
 }
 
+fn unreadable(listed: views::Listed) -> DecisionError {
+    match listed {
+        views::Listed::Unreadable(unreadable) => unreadable.error,
+        views::Listed::Readable(view) => panic!("it can be read: {view:?}"),
+    }
+}
+
+/// One is damaged, and everything that reads many goes on without it.
+#[test]
+fn what_can_not_be_read_holds_up_nothing_else() {
+    let fixture = Fixture::new();
+    let (run, broken) = fixture.ask(timed);
+    let (_, whole) = fixture.ask(timed);
+    let (_, db) = changed(&fixture, "request", |text| {
+        text.replace("\"plan\":\"a\"", "\"plan\":\"b\"")
+    });
+    let snapshot = db.snapshot().unwrap();
+    let mut listed = views::open(&snapshot, fixture.now(), 10).unwrap();
+    assert_eq!(listed.len(), 2);
+    let views::Listed::Unreadable(unreadable) = listed.remove(0) else {
+        panic!("{listed:?}");
+    };
+    assert_eq!(
+        (&unreadable.decision_id, &unreadable.run_id),
+        (&broken, &run)
+    );
+    assert!(matches!(unreadable.error, DecisionError::Corrupt { .. }));
+    let view = listed.remove(0).readable().unwrap();
+    assert_eq!(view.request.decision_id, whole);
+    let mut of_run = views::of_run(&snapshot, &run, fixture.now()).unwrap();
+    assert!(of_run.remove(0).readable().is_err());
+    // A channel shows the others, also when a page of its scan has nothing that can be shown.
+    let operators = [Audience::new("operator").unwrap()];
+    let page = |after: Option<&views::OpenAfter>| {
+        views::open_for_channel(&snapshot, &operators, fixture.now(), after, 1).unwrap()
+    };
+    let first = page(None);
+    assert_eq!(first.requests, []);
+    let second = page(first.after.as_ref());
+    assert_eq!(second.requests[0].decision_id, whole);
+    assert_eq!(page(second.after.as_ref()).after, None);
+    drop(snapshot);
+    // Each sweep finds it again, and says so to whoever sweeps.
+    let now = fixture.now().plus(2 * AFTER_MS);
+    fixture.store.clock().advance(2 * AFTER_MS.unsigned_abs());
+    for resolved in [1, 0] {
+        let swept = commands::sweep(&db, now).unwrap();
+        let unusable: Vec<_> = swept.unusable.iter().map(|one| &one.decision).collect();
+        assert_eq!((swept.resolved.len(), swept.skipped.len()), (resolved, 0));
+        assert_eq!(unusable, [&broken]);
+    }
+    db.close();
+}
+
 #[test]
 fn decision_33_a_changed_byte_is_found_by_every_read() {
     let fixture = Fixture::new();
@@ -76,7 +130,7 @@ fn decision_33_a_changed_byte_is_found_by_every_read() {
         let what = if part == "request" { "subject" } else { part };
         for error in [
             views::fetch(&snapshot, &decision, fixture.now()).unwrap_err(),
-            views::open(&snapshot, fixture.now(), 10).unwrap_err(),
+            unreadable(views::open(&snapshot, fixture.now(), 10).unwrap().remove(0)),
             commands::answer(
                 &db,
                 &Answer::new(&decision, json!({ "choice": "go" }), "ann"),
