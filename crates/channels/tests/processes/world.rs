@@ -88,7 +88,7 @@ impl World {
             clock: Arc::new(clock.clone()),
             ..Options::default()
         };
-        let db = Database::open_with(&home.join("state.sqlite"), &schema(), options).unwrap();
+        let db = Database::open_with(home.join("state.sqlite"), &schema(), options).unwrap();
         Self {
             workflows: Workflows::new(db),
             clock,
@@ -275,8 +275,8 @@ fn said(judged: &Judged) -> String {
 }
 
 /// What an adapter is told of a press, in a few words.
-pub(crate) fn told(relayed: &Relayed) -> String {
-    let of = |answer: &Option<AnswerOutcome>| match answer {
+pub(crate) fn told(relayed: Relayed) -> String {
+    let of = |answer: Option<AnswerOutcome>| match answer {
         Some(AnswerOutcome::Received) => "received",
         Some(AnswerOutcome::AlreadyDecided) => "already decided",
         Some(AnswerOutcome::Expired) => "expired",
@@ -318,8 +318,7 @@ impl<'a> Hosting<'a> {
             ["press", decision, event, cursor] => {
                 let showing = self.shown.get(*decision).unwrap();
                 told(
-                    &self
-                        .adapter
+                    self.adapter
                         .press(showing, &go(event, cursor.parse().unwrap())),
                 )
             }
@@ -390,7 +389,7 @@ impl<'a> Hosting<'a> {
     pub(crate) fn press(&mut self) -> String {
         let showing = self.sent();
         self.world.provide("pressed");
-        told(&self.adapter.press(&showing, &go(EVENT, CURSOR)))
+        told(self.adapter.press(&showing, &go(EVENT, CURSOR)))
     }
 
     /// The first message that the provider has, as the process that sent it knew it.
