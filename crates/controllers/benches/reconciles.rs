@@ -335,11 +335,11 @@ fn replay(passed: &Path, copy: &Path, passes: usize, at_once: usize, kind: Kind)
     let (from, to) = (plain::open(passed).unwrap(), plain::open(copy).unwrap());
     // The rows of one pass are not always those that its transaction here gets; that they refer to each other is checked by nobody.
     to.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
-    let steps = steps(&from, &to, kind);
+    let written = steps(&from, &to, kind);
     let begun = Instant::now();
     for first in (0..passes).step_by(at_once) {
         let part = (first, passes.min(first + at_once));
-        for step in &steps {
+        for step in &written {
             to.execute_batch("BEGIN IMMEDIATE").unwrap();
             for statement in &step.0 {
                 write(&to, statement, part, passes);

@@ -193,8 +193,11 @@ pub(super) fn ask(
                 return Ok(Asked::Answered);
             }
             Judged::Rejected {
-                reason: Rejection::Invalid { code },
-            } if code == RejectCode::Requester => return Ok(Asked::Left),
+                reason:
+                    Rejection::Invalid {
+                        code: RejectCode::Requester,
+                    },
+            } => return Ok(Asked::Left),
             Judged::Rejected {
                 reason: Rejection::Invalid { code },
             } if code != RejectCode::Expired => {}

@@ -387,12 +387,15 @@ fn ended_because(resolution: &Resolution, view: &DecisionView) -> String {
     }
 }
 
+/// Rows for people: what it is, and what is said of it.
+type Told = Vec<(&'static str, String)>;
+
 /// The decision that a run asked last, as `explain` tells it: a document, and rows for people. One that can't be read is told by its
 /// problem, because whoever asks why a run stands still has to hear that.
 pub(super) fn explained(
     workflows: &Workflows,
     run: &RunId,
-) -> Result<(Value, Vec<(&'static str, String)>), DecisionError> {
+) -> Result<(Value, Told), DecisionError> {
     let store = workflows.database();
     let now = store.clock().now();
     let mut all = views::of_run(&store.snapshot()?, run, now)?;

@@ -15,7 +15,7 @@ impl Store {
     pub(crate) fn open(home: &Path) -> Self {
         let schema = holdpoint_server::schema().unwrap();
         Self {
-            db: Database::open(&product_path_in(home), &schema).unwrap(),
+            db: Database::open(product_path_in(home), &schema).unwrap(),
         }
     }
 
