@@ -166,6 +166,8 @@ fn what_can_not_be_read_holds_up_no_channel() {
     for is_shown in [false, true] {
         let fixture = Fixture::new();
         let (run, broken) = fixture.ask(draft);
+        // The other one is younger, so that the broken one would be in its way.
+        fixture.store.clock().advance(1);
         let (_, whole) = fixture.ask(draft);
         let host = fixture.host();
         if is_shown {

@@ -70,6 +70,8 @@ fn unreadable(listed: views::Listed) -> DecisionError {
 fn what_can_not_be_read_holds_up_nothing_else() {
     let fixture = Fixture::new();
     let (run, broken) = fixture.ask(timed);
+    // The other one is younger, so that the broken one would be in its way.
+    fixture.store.clock().advance(1);
     let (_, whole) = fixture.ask(timed);
     let (_, db) = changed(&fixture, "request", |text| {
         text.replace("\"plan\":\"a\"", "\"plan\":\"b\"")
