@@ -2,6 +2,7 @@
 
 pub(crate) mod channels;
 pub(crate) mod controllers;
+pub(crate) mod server;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,6 +96,9 @@ pub(crate) enum Verb {
     /// Look after managed resources: what is wanted, which controllers make so.
     #[command(subcommand)]
     Controllers(controllers::ControllersVerb),
+    /// The live server: shows viewers what runs do, and executes whatever is due.
+    #[command(subcommand)]
+    Server(server::ServerVerb),
     /// Print the completions of a shell.
     Completions(CompletionsArgs),
     /// Execute one run for the process that started this one: what `work --isolate` launches.

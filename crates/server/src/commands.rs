@@ -13,6 +13,7 @@ mod prune;
 mod records;
 mod run;
 mod runs;
+mod server;
 mod sessions;
 mod settings;
 mod state;
@@ -179,6 +180,7 @@ fn verb(context: &Context) -> Result<ExitStatus, CommandError> {
         Verb::FollowUps(FollowUpsVerb::Queue(args)) => records::queue(context, args),
         Verb::FollowUps(FollowUpsVerb::Remove(args)) => records::remove(context, args),
         Verb::Controllers(verb) => controllers::controllers(context, verb),
+        Verb::Server(verb) => server::server(context, verb),
         Verb::Completions(args) => documents::completions(context, args),
     }
 }

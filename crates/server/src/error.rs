@@ -149,6 +149,15 @@ pub(crate) enum CommandError {
         /// Where it would be.
         path: PathBuf,
     },
+    /// A server runs already.
+    #[error("a server of this home runs already; see `holdpoint server status`")]
+    ServerRuns,
+    /// No server runs.
+    #[error("no server listens at {}; `holdpoint server start` starts one", socket.display())]
+    NoServer {
+        /// Where it would be.
+        socket: PathBuf,
+    },
     /// No such effect.
     #[error("effect {id} does not exist; see `holdpoint effects list --all`")]
     NoEffect {
@@ -282,10 +291,11 @@ impl CommandError {
             Self::NoWorkflow { .. }
             | Self::NoFile { .. }
             | Self::NoStore { .. }
+            | Self::NoServer { .. }
             | Self::NoEffect { .. }
             | Self::NoDecision { .. }
             | Self::NoScope { .. } => "notFound",
-            Self::Held { .. } => "leaseHeld",
+            Self::Held { .. } | Self::ServerRuns => "leaseHeld",
             Self::Interrupted => "interrupted",
             Self::Io { .. } => "io",
         }
@@ -321,6 +331,8 @@ impl CommandError {
             | Self::NoWorkflow { .. }
             | Self::NoFile { .. }
             | Self::NoStore { .. }
+            | Self::NoServer { .. }
+            | Self::ServerRuns
             | Self::Interrupted
             | Self::Io { .. } => None,
         }
@@ -368,10 +380,13 @@ impl CommandError {
             Self::NoWorkflow { .. }
             | Self::NoFile { .. }
             | Self::NoStore { .. }
+            | Self::NoServer { .. }
             | Self::NoEffect { .. }
             | Self::NoDecision { .. }
             | Self::NoScope { .. } => ExitStatus::NotFound,
-            Self::Held { .. } | Self::ResourceChanged { .. } => ExitStatus::Conflict,
+            Self::Held { .. } | Self::ResourceChanged { .. } | Self::ServerRuns => {
+                ExitStatus::Conflict
+            }
             Self::Interrupted => ExitStatus::Cancelled,
             Self::Io { .. } => ExitStatus::Failed,
         }

@@ -1,4 +1,4 @@
-//! The `holdpoint` command and, later, the workflow server.
+//! The `holdpoint` command, and the live server in it.
 //!
 //! [`run`] is the whole command: it reads arguments, does one thing to one store and gives an [`ExitStatus`]. docs/COMMAND.md is
 //! its contract: what each command does, the shape of its JSON, its exit statuses and settings.
@@ -10,6 +10,7 @@
 //! - `commands`: one room for each verb or group. Rules are not here: each is one call of `holdpoint_workflows` or
 //!   `holdpoint_state`, and every status shown is the one that the projection gives.
 //! - `output`: the only way to the terminal. Text from outside is made inert there, whoever wrote it.
+//! - `server`: the live server, its socket and its protocol.
 //! - `signals`: Ctrl-C.
 //! - `error`: from an error to its code, its message and its exit status.
 
@@ -18,6 +19,7 @@ mod commands;
 mod error;
 mod home;
 mod output;
+mod server;
 mod settings;
 mod signals;
 

@@ -15,6 +15,7 @@ mod claim;
 mod control;
 mod domain;
 mod follow_ups;
+mod host;
 mod intervals;
 mod messages;
 mod park;
@@ -53,6 +54,8 @@ pub use follow_ups::{
     PROMPT_LIMIT_BYTES, QueueFollowUp, QueuedFollowUp, RemoveFollowUp, queue_follow_up,
     remove_follow_up,
 };
+pub(crate) use host::HOST;
+pub use host::{start_host, stop_host};
 pub(crate) use intervals::{close_of_session, recover, reopen, sample};
 pub use messages::{BranchReport, BranchReported, tell_end};
 pub(crate) use messages::{clear_end, report_branch};

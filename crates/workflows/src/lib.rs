@@ -140,7 +140,7 @@ pub use workflows::Workflows;
 /// The workflows domain, to be composed after [`holdpoint_state::DOMAIN`].
 pub const DOMAIN: Domain = Domain {
     ddl: include_str!("schema.sql"),
-    resource_types: &["run", "settings", "follow_up", "session"],
+    resource_types: &["run", "settings", "follow_up", "session", commands::HOST],
     operations: operations::ALL,
     invariants: verify::INVARIANTS,
     retention: retention::RETENTION,

@@ -163,4 +163,11 @@ operations! {
         "Ends a recording that has everything.";
     FAIL_SESSION = "session.fail", "session_failed", RUNNERS, NotRequired, &["recording"] => &["failed"],
         "Ends a recording that lacks something; its run does not notice.";
+    @"workflow_host"
+    CREATE_HOST = "workflow_host.create", "workflow_host.created", &[Host], NotRequired, &[] => &[],
+        "Makes the resource whose lease the servers of a store hold, one after the other; a repeat adopts it.";
+    START_HOST = "workflow_host.start", "workflow_host.started", &[Host], NotRequired, &[] => &[],
+        "A server becomes the one of its store; the generation of its lease is its epoch.";
+    STOP_HOST = "workflow_host.stop", "workflow_host.stopped", &[Host], RequiredUnrenewed, &[] => &[],
+        "A server gives its place back.";
 }

@@ -257,7 +257,7 @@ fn show(
 }
 
 /// Whether some process executes a run. It may be a lost one, whose claim has to end before its run can be taken up.
-fn is_anything_executed(workflows: &Workflows) -> Result<bool, CommandError> {
+pub(super) fn is_anything_executed(workflows: &Workflows) -> Result<bool, CommandError> {
     let mut filter = Filter {
         status: Some(RunStatus::Running),
         limit: 1_000,

@@ -18,6 +18,7 @@ mod effects;
 mod file_kinds;
 mod follow_ups;
 mod hooks;
+mod hosts;
 mod kinds;
 mod matrix;
 mod other_work;
