@@ -331,8 +331,8 @@ fn steps(from: &Connection, to: &Connection, kind: Kind) -> Vec<Step> {
 }
 
 /// Writes what the passes added to `passed` into `copy`, which is the store before them. Passes a second.
-fn replay(passed: &Path, copy: &Path, passes: usize, at_once: usize, kind: Kind) -> f64 {
-    let (from, to) = (plain::open(passed).unwrap(), plain::open(copy).unwrap());
+fn replay(done: &Path, copy: &Path, passes: usize, at_once: usize, kind: Kind) -> f64 {
+    let (from, to) = (plain::open(done).unwrap(), plain::open(copy).unwrap());
     // The rows of one pass are not always those that its transaction here gets; that they refer to each other is checked by nobody.
     to.execute_batch("PRAGMA foreign_keys = OFF").unwrap();
     let written = steps(&from, &to, kind);
