@@ -102,10 +102,9 @@ fn run(context: &Context, args: &ServerRunArgs) -> Result<ExitStatus, CommandErr
         let Some(seconds) = args.idle_exit else {
             continue;
         };
-        let is_idle = host.is_alone()
-            && scheduler.wait_until_idle(LOOK)
-            && !is_anything_executed(&workflows)?;
-        if !is_idle {
+        let is_quiet = host.is_alone() && scheduler.wait_until_idle(LOOK);
+        // What can't be looked at now may be busy.
+        if !is_quiet || is_anything_executed(&workflows).unwrap_or(true) {
             busy = clock.monotonic();
         } else if seconds.saturating_mul(1_000) <= clock.monotonic().since(busy) {
             break Ok("idle");

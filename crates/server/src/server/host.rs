@@ -99,7 +99,7 @@ pub(crate) struct Host {
     listener: UnixListener,
     inode: Option<(u64, u64)>,
     claim: Claim,
-    _presence: Option<OwnerPresence>,
+    presence: Option<OwnerPresence>,
     renew_ms: u64,
     renewed: MonotonicMillis,
     numbers: AtomicU64,
@@ -138,7 +138,7 @@ impl Host {
             listener,
             inode: inode(socket),
             claim,
-            _presence: presence,
+            presence,
             renew_ms: u64::try_from(lease_ms / 3).unwrap_or(0),
             renewed: db.clock().monotonic(),
             numbers: AtomicU64::new(0),
@@ -229,7 +229,7 @@ impl Host {
             Err(error @ StateError::ClaimLost { .. }) => return Err(error.into()),
             Err(error) if self.claim.is_expired(db.clock().as_ref()) => return Err(error.into()),
             Err(error) => {
-                tracing::warn!(error = %error, "the lease of the server could not be renewed; it is tried again")
+                tracing::warn!(error = %error, "the lease of the server could not be renewed; it is tried again");
             }
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Host {
         Closing {
             shared: self.shared,
             claim: self.claim,
-            _presence: self._presence,
+            presence: self.presence,
         }
     }
 }
@@ -256,12 +256,13 @@ impl Host {
 pub(crate) struct Closing {
     shared: Arc<Shared>,
     claim: Claim,
-    _presence: Option<OwnerPresence>,
+    presence: Option<OwnerPresence>,
 }
 
 impl Closing {
     /// Gives the lease back.
     pub(crate) fn end(self) {
+        let _alive_until_then = self.presence;
         if let Err(error) = stop_host(&self.shared.db, &self.claim) {
             tracing::warn!(error = %error, "the lease of the server could not be given back; it ends by itself");
         }

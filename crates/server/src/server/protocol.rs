@@ -109,7 +109,7 @@ fn ask(envelope: Envelope) -> Result<Ask, &'static str> {
     let mut members = Members(envelope.payload);
     let asks = match (envelope.operation.as_str(), envelope.run_id) {
         ("view.runs.watch", None) => members.id("subscriptionId").and_then(|subscription| {
-            let limit = members.optional_number("limit")?;
+            let limit = members.optional_number("limit").ok()?;
             Some(Ask::WatchRuns {
                 subscription,
                 limit,
@@ -168,12 +168,14 @@ impl Members {
         self.0.remove(name).as_ref().and_then(Value::as_u64)
     }
 
-    /// Nothing when it is there and no positive number; nothing inside when it is not there.
-    fn optional_number(&mut self, name: &str) -> Option<Option<u64>> {
-        if self.0.contains_key(name) {
-            self.number(name).filter(|number| 0 < *number).map(Some)
-        } else {
-            Some(None)
+    /// A positive number, if it is there; an error when something else is.
+    fn optional_number(&mut self, name: &str) -> Result<Option<u64>, ()> {
+        if !self.0.contains_key(name) {
+            return Ok(None);
+        }
+        match self.number(name) {
+            Some(number) if 0 < number => Ok(Some(number)),
+            _ => Err(()),
         }
     }
 }
@@ -237,6 +239,7 @@ pub(super) fn hello(connection: &str) -> Value {
 /// A message to a subscription.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_field_names, reason = "the words of the protocol")]
 pub(super) struct Event<'a, T> {
     pub(super) schema: &'static str,
     pub(super) r#type: &'static str,

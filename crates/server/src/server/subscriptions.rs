@@ -151,7 +151,7 @@ impl<'a> Subscriptions<'a> {
     /// How long nothing can become due.
     pub(super) fn rest(&self) -> Duration {
         if self.list.is_none() && self.runs.is_empty() {
-            return Duration::from_secs(60);
+            return Duration::from_mins(1);
         }
         let now = self.db.clock().monotonic();
         let looked = self.runs.iter().map(|watch| (watch.looked, watch.due));
@@ -317,7 +317,7 @@ impl<'a> Subscriptions<'a> {
                 Ok(Some(frame)) => send(&frame)?,
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(error = %error, "the list of runs could not be read; it is tried again")
+                    tracing::warn!(error = %error, "the list of runs could not be read; it is tried again");
                 }
             }
         }
@@ -337,7 +337,7 @@ impl<'a> Subscriptions<'a> {
                     gone.push(watch.subscription.clone());
                 }
                 Err(error) => {
-                    tracing::warn!(run = %watch.run, error = %error, "a run could not be read; it is tried again")
+                    tracing::warn!(run = %watch.run, error = %error, "a run could not be read; it is tried again");
                 }
             }
         }

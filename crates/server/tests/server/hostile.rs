@@ -47,7 +47,7 @@ fn a_bad_frame_ends_its_connection_and_no_other() {
         );
     }
     assert_eq!(
-        good.ask("server.status", None, json!({}))["outcome"],
+        good.ask("server.status", None, &json!({}))["outcome"],
         "accepted"
     );
 }
@@ -57,8 +57,8 @@ fn a_half_open_peer_gets_what_it_asked_for() {
     let home = Home::new();
     let server = home.serve();
     let mut peer = server.peer();
-    peer.send("server.status", None, json!({}));
-    peer.send("server.status", None, json!({}));
+    peer.send("server.status", None, &json!({}));
+    peer.send("server.status", None, &json!({}));
     peer.stream.shutdown(Shutdown::Write).unwrap();
     assert_eq!(peer.message().unwrap()["outcome"], "accepted");
     assert_eq!(peer.message().unwrap()["outcome"], "accepted");
@@ -86,7 +86,7 @@ fn slow_readers_cost_little_memory_and_none_of_the_writers_time() {
         peer.send(
             "view.run.watch",
             Some(&run),
-            json!({ "subscriptionId": "s" }),
+            &json!({ "subscriptionId": "s" }),
         );
         let request = json!({ "clientId": "c", "idempotencyKey": "k", "operation": "view.page", "payload": { "cursor": 0, "kind": "trace" },
             "requestId": "r", "runId": run, "schema": "pi-workflows.client.v1", "type": "request" });
@@ -104,7 +104,7 @@ fn slow_readers_cost_little_memory_and_none_of_the_writers_time() {
     good.ask(
         "view.run.watch",
         Some(&run),
-        json!({ "subscriptionId": "s" }),
+        &json!({ "subscriptionId": "s" }),
     );
     assert_eq!(home.run(&["answer", &run, "1"]).status.code(), Some(0));
     until("the run completes", || {
@@ -121,18 +121,18 @@ fn connections_over_the_cap_are_closed_and_those_that_end_make_room() {
     // The probe of the start may still count for an instant.
     let mut counted = server.peer();
     until("the probes are gone", || {
-        counted.ask("server.status", None, json!({}))["receipt"]["connections"] == 1
+        counted.ask("server.status", None, &json!({}))["receipt"]["connections"] == 1
     });
     let mut peers: Vec<Peer> = (1..64).map(|_| server.peer()).collect();
     let mut over = UnixStream::connect(home.socket()).unwrap();
     assert_eq!(over.read(&mut [0; 16]).unwrap_or(0), 0);
     assert_eq!(
-        peers[0].ask("server.status", None, json!({}))["receipt"]["connections"],
+        peers[0].ask("server.status", None, &json!({}))["receipt"]["connections"],
         64
     );
     peers.clear();
     until("there is room", || {
-        counted.ask("server.status", None, json!({}))["receipt"]["connections"] == 1
+        counted.ask("server.status", None, &json!({}))["receipt"]["connections"] == 1
     });
     server.peer();
 }

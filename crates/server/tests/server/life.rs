@@ -58,7 +58,7 @@ fn a_killed_server_loses_nothing_and_its_successor_starts_at_once() {
         let mut server = home.serve();
         let mut peer = server.peer();
         assert_eq!(
-            peer.ask("server.status", None, json!({}))["receipt"]["epoch"],
+            peer.ask("server.status", None, &json!({}))["receipt"]["epoch"],
             round
         );
         let (_, run) = home.json(&["run", "ask.workflow.yaml", "--detach"]);
@@ -66,7 +66,7 @@ fn a_killed_server_loses_nothing_and_its_successor_starts_at_once() {
         peer.ask(
             "view.run.watch",
             Some(&run),
-            json!({ "subscriptionId": "s" }),
+            &json!({ "subscriptionId": "s" }),
         );
         server.kill();
         // The successor takes up what was reserved, and the leftover socket is no hindrance.
@@ -91,7 +91,7 @@ fn a_killed_server_loses_nothing_and_its_successor_starts_at_once() {
     }
     let server = home.serve();
     assert_eq!(
-        server.peer().ask("server.status", None, json!({}))["receipt"]["epoch"],
+        server.peer().ask("server.status", None, &json!({}))["receipt"]["epoch"],
         3
     );
 }

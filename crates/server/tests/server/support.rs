@@ -16,7 +16,7 @@ const LOOKS_MAX: u32 = 3_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Two steps and an answer.
-pub(crate) const ASK: &str = r#"
+pub(crate) const ASK: &str = r"
 name: ask
 startAt: prepare
 nodes:
@@ -26,7 +26,7 @@ nodes:
 edges:
   - { from: prepare, to: review }
   - { from: review, to: finish }
-"#;
+";
 
 /// Waits for a condition.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -187,7 +187,7 @@ impl Peer {
         }
     }
 
-    pub(crate) fn send(&mut self, operation: &str, run: Option<&str>, payload: Value) {
+    pub(crate) fn send(&mut self, operation: &str, run: Option<&str>, payload: &Value) {
         self.count += 1;
         let id = format!("piw-1-{}", self.count);
         let mut request = json!({ "schema": "pi-workflows.client.v1", "type": "request", "requestId": id, "clientId": "piw-1",
@@ -201,7 +201,7 @@ impl Peer {
     }
 
     /// The answer to a request; events before it are left out.
-    pub(crate) fn ask(&mut self, operation: &str, run: Option<&str>, payload: Value) -> Value {
+    pub(crate) fn ask(&mut self, operation: &str, run: Option<&str>, payload: &Value) -> Value {
         self.send(operation, run, payload);
         loop {
             let message = self.message().unwrap();

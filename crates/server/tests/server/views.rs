@@ -11,25 +11,29 @@ fn a_run_is_watched_from_its_question_to_its_end() {
     let server = home.serve();
     let mut peer = server.peer();
     assert_eq!(
-        peer.ask("view.runs.watch", None, json!({ "subscriptionId": "runs" }))["outcome"],
+        peer.ask(
+            "view.runs.watch",
+            None,
+            &json!({ "subscriptionId": "runs" })
+        )["outcome"],
         "accepted"
     );
-    let list = peer.event();
+    let runs = peer.event();
     assert_eq!(
-        (&list["event"], &list["payload"]["total"], &list["revision"]),
+        (&runs["event"], &runs["payload"]["total"], &runs["revision"]),
         (&json!("runs"), &json!(1), &json!(1))
     );
-    assert_eq!(list["payload"]["items"][0]["manifest"]["runId"], run);
+    assert_eq!(runs["payload"]["items"][0]["manifest"]["runId"], run);
     // The first view goes before the page that was asked for right after the watch.
     peer.send(
         "view.run.watch",
         Some(&run),
-        json!({ "subscriptionId": "run:1" }),
+        &json!({ "subscriptionId": "run:1" }),
     );
     peer.send(
         "view.page",
         Some(&run),
-        json!({ "kind": "steps", "cursor": 9 }),
+        &json!({ "kind": "steps", "cursor": 9 }),
     );
     assert_eq!(
         peer.message().unwrap()["receipt"],
@@ -67,12 +71,12 @@ fn a_run_is_watched_from_its_question_to_its_end() {
     peer.ask(
         "view.run.unwatch",
         Some(&run),
-        json!({ "subscriptionId": "run:1" }),
+        &json!({ "subscriptionId": "run:1" }),
     );
     peer.ask(
         "view.run.watch",
         Some(&run),
-        json!({ "subscriptionId": "run:1" }),
+        &json!({ "subscriptionId": "run:1" }),
     );
     loop {
         let event = peer.event();
@@ -90,7 +94,7 @@ fn what_is_not_there_is_told_by_its_outcome() {
     let server = home.serve();
     let mut peer = server.peer();
     let watch = json!({ "subscriptionId": "s" });
-    let missing = peer.ask("view.run.watch", Some("nobody"), watch.clone());
+    let missing = peer.ask("view.run.watch", Some("nobody"), &watch);
     assert_eq!(
         (&missing["outcome"], &missing["error"]),
         (&json!("notFound"), &json!("Workflow run not found"))
@@ -98,18 +102,18 @@ fn what_is_not_there_is_told_by_its_outcome() {
     let content = peer.ask(
         "view.content",
         Some(&run),
-        json!({ "path": "nothing", "offset": 0 }),
+        &json!({ "path": "nothing", "offset": 0 }),
     );
     assert_eq!(content["outcome"], "notFound");
     assert_eq!(
-        peer.ask("run.pause", Some(&run), json!({}))["outcome"],
+        peer.ask("run.pause", Some(&run), &json!({}))["outcome"],
         "rejected"
     );
     assert_eq!(
         peer.ask(
             "view.page",
             Some(&run),
-            json!({ "kind": "other", "cursor": 0 })
+            &json!({ "kind": "other", "cursor": 0 })
         )["outcome"],
         "rejected"
     );
@@ -117,13 +121,13 @@ fn what_is_not_there_is_told_by_its_outcome() {
     peer.ask(
         "view.runs.watch",
         None,
-        json!({ "subscriptionId": "runs", "limit": 1 }),
+        &json!({ "subscriptionId": "runs", "limit": 1 }),
     );
     peer.event();
     let conflict = peer.ask(
         "view.runs.page",
         None,
-        json!({ "revision": "0:0.0", "cursor": 1 }),
+        &json!({ "revision": "0:0.0", "cursor": 1 }),
     );
     assert_eq!(conflict["outcome"], "conflict");
     assert_eq!(
@@ -148,7 +152,7 @@ fn a_list_is_paged_to_its_end_under_one_revision() {
     peer.ask(
         "view.runs.watch",
         None,
-        json!({ "subscriptionId": "runs", "limit": 2 }),
+        &json!({ "subscriptionId": "runs", "limit": 2 }),
     );
     let first = peer.event()["payload"].clone();
     let mut seen: Vec<String> = Vec::new();
@@ -161,7 +165,7 @@ fn a_list_is_paged_to_its_end_under_one_revision() {
             break;
         }
         let asked = json!({ "revision": first["revision"], "cursor": seen.len() });
-        page = peer.ask("view.runs.page", None, asked)["receipt"].clone();
+        page = peer.ask("view.runs.page", None, &asked)["receipt"].clone();
         assert_eq!(page["revision"], first["revision"]);
     }
     seen.sort();
