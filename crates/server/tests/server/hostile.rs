@@ -24,8 +24,15 @@ fn a_bad_frame_ends_its_connection_and_no_other() {
     let home = Home::new();
     let server = home.serve();
     let mut good = server.peer();
+    // A request that would be taken, if it were written in the one way.
+    let spaced = br#"{"clientId":"c", "idempotencyKey":"k","operation":"server.status","payload":{},"requestId":"r","schema":"pi-workflows.client.v1","type":"request"}
+"#;
+    let unsorted = br#"{"idempotencyKey":"k","clientId":"c","operation":"server.status","payload":{},"requestId":"r","schema":"pi-workflows.client.v1","type":"request"}
+"#;
     let long = vec![b'x'; 1_048_577];
-    let frames: [&[u8]; 8] = [
+    let frames: [&[u8]; 10] = [
+        spaced,
+        unsorted,
         b"\n",
         b"{ }\n",
         b"{\"b\":1,\"a\":1}\n",

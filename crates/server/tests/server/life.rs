@@ -115,3 +115,30 @@ fn nothing_of_others_is_taken_from_the_place_of_the_socket() {
     assert_eq!((status, &started["socket"]), (0, &json!(path)));
     assert_eq!(home.json(&["server", "stop", "--socket", path]).0, 0);
 }
+
+#[test]
+fn a_stop_waits_for_the_present_node_and_for_the_lease() {
+    let home = Home::new();
+    home.write(
+        "slow.workflow.yaml",
+        "name: slow
+startAt: hold
+nodes:
+  hold:
+    shell:
+      argv: [sh, -c, 'echo began > began; sleep 1; echo done > done']
+      effect: { type: test.hold, recovery: manual }
+edges: []
+",
+    );
+    home.json(&["server", "start"]);
+    let (_, run) = home.json(&["run", "slow.workflow.yaml", "--detach"]);
+    assert!(run["runId"].is_string(), "{run}");
+    until("the node began", || home.has("began"));
+    let (_, stopped) = home.json(&["server", "stop"]);
+    assert_eq!(stopped, json!({ "stopped": true }));
+    assert!(home.has("done"));
+    let (status, next) = home.json(&["server", "start"]);
+    assert_eq!((status, &next["epoch"]), (0, &json!(2)));
+    home.json(&["server", "stop"]);
+}

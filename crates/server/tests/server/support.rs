@@ -57,6 +57,15 @@ impl Home {
         self.home.path()
     }
 
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.work.path().join(name), text).unwrap();
+    }
+
+    /// Whether a file is in the directory to work in.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.work.path().join(name).exists()
+    }
+
     pub(crate) fn socket(&self) -> PathBuf {
         self.path().join(".pi/agent/workflows/host/host.sock")
     }
