@@ -71,7 +71,7 @@ impl Home {
 }
 
 /// A host process. A test that fails leaves none behind.
-pub(crate) struct Host(Child);
+pub(crate) struct Host(pub(crate) Child);
 
 impl Host {
     pub(crate) fn wait(&mut self) -> ExitStatus {
@@ -105,7 +105,7 @@ pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     panic!("{what} did not come");
 }
 
-fn open(home: &Path) -> Database {
+pub(crate) fn open(home: &Path) -> Database {
     let schema = Schema::compose(
         Identity::PI_WORKFLOWS,
         [holdpoint_state::DOMAIN, holdpoint_workflows::DOMAIN, DOMAIN],
@@ -123,7 +123,7 @@ fn calls(home: &Path) -> String {
 }
 
 /// Appends a line with one write.
-fn note(home: &Path, file: &str, line: &str) -> std::io::Result<()> {
+pub(crate) fn note(home: &Path, file: &str, line: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new()
         .create(true)
         .append(true)

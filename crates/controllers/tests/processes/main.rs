@@ -11,3 +11,4 @@
 mod crashes;
 mod host;
 mod races;
+mod soak;
