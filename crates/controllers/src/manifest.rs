@@ -19,7 +19,8 @@ use std::path::Path;
 use holdpoint_workflows::file::{Document, FileError, Position, Syntax};
 use serde_json::{Value, json};
 
-use crate::model::{ControllerName, Invalid, Key};
+use crate::error::ControllerError;
+use crate::model::{self, ControllerName, DOCUMENT_BYTES_MAX, Invalid, Key};
 
 /// How large a file may be, in bytes.
 pub const FILE_MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -133,6 +134,12 @@ fn one(
         ControllerName::new(text("controller")).map_err(|invalid| named("controller", &invalid))?;
     let key = Key::new(text("key")).map_err(|invalid| named("key", &invalid))?;
     let spec = value.get("spec").cloned().unwrap_or_default();
+    // Here, and not only when it is written: a mistake in one resource leaves all of the file alone.
+    if let Err(ControllerError::Invalid(invalid)) =
+        model::limited("spec", &spec, DOCUMENT_BYTES_MAX)
+    {
+        return Err(named("spec", &invalid));
+    }
     if let Some(known) = known.iter().find(|known| known.name == controller) {
         document.check(&member("spec"), &known.schema)?;
         if let Some(check) = known.check {
@@ -231,7 +238,12 @@ mod tests {
             "controler: lamp\nkey: hall\nspec: 1\n".to_owned(),
             "controller: Lamp\nkey: hall\nspec: 1\n".to_owned(),
             "controller: lamp\nkey: ' '\nspec: 1\n".to_owned(),
+            "controller: lamp\nkey: \"a\\0b\"\nspec: 1\n".to_owned(),
             "controller: lamp\nkey: 7\nspec: 1\n".to_owned(),
+            format!(
+                "- {{ controller: lamp, key: a, spec: 1 }}\n- controller: lamp\n  key: b\n  spec: {}\n",
+                "x".repeat(DOCUMENT_BYTES_MAX)
+            ),
             "controller: lamp\nkey: a\nspec: &x 1\n".to_owned(),
             "controller: lamp\nkey: a\nspec: 1\n---\ncontroller: lamp\nkey: a\nspec: 2\n"
                 .to_owned(),
@@ -257,8 +269,10 @@ mod tests {
         site.resource.yaml:1:1: the value lacks the member "spec"
         site.resource.yaml:1:12: /controler must not be there; did you mean "controller"?
         site.resource.yaml:1:13: a controller name is a lower-case letter and then lower-case letters, digits and dashes, 512 characters at most
-        site.resource.yaml:2:6: a resource key is 1 to 512 characters, not all of them blank
+        site.resource.yaml:2:6: a resource key is 1 to 512 characters without NUL, not all of them blank
+        site.resource.yaml:2:6: a resource key is 1 to 512 characters without NUL, not all of them blank
         site.resource.yaml:2:6: /key must be of type string, not 7
+        site.resource.yaml:4:9: the spec has 1048578 bytes; 1048576 are allowed
         site.resource.yaml:3:10: the file can't have an anchor; write the value where it is used
         site.resource.yaml:6:6: lamp/a is there twice, first at 1:1; keep one of the two
         site.resource.yaml:4:3: the value lacks the member "files"

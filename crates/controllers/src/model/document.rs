@@ -1,7 +1,7 @@
 //! A managed resource as people and controllers read it, and the pure rules of its status.
 
-use holdpoint_state::Payload;
 use holdpoint_state::clock::UnixMillis;
+use holdpoint_state::{Payload, StateError};
 use holdpoint_workflows::RunId;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -114,7 +114,15 @@ pub(crate) fn limited(
     value: &Value,
     bytes_max: usize,
 ) -> Result<Payload, ControllerError> {
-    let payload = Payload::json(value)?;
+    let payload = match Payload::json(value) {
+        Ok(payload) => payload,
+        // A mistake of whoever gives it: a pass that finds such a status has failed, as with one that is too large.
+        Err(StateError::Json { source, .. }) => {
+            let problem = source.to_string();
+            return Err(Invalid::NotStorable { what, problem }.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
     let bytes = payload.as_bytes().len();
     if bytes_max < bytes {
         return Err(Invalid::TooLarge {

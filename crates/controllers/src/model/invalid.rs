@@ -33,6 +33,14 @@ pub enum Invalid {
         /// The limit.
         bytes_max: usize,
     },
+    /// A document has no stored form, such as one that is nested too deep.
+    #[error("the {what} can't be stored: {problem}")]
+    NotStorable {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        problem: String,
+    },
     /// One finalizer is named twice.
     #[error("the finalizer {0:?} is named twice")]
     DuplicateFinalizer(String),

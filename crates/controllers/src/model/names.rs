@@ -129,13 +129,13 @@ names! {
     ControllerName, "controller name", "a lower-case letter and then lower-case letters, digits and dashes, 512 characters at most",
         is_controller;
     /// Names a resource within its project and controller.
-    Key, "resource key", "1 to 512 characters, not all of them blank", is_key;
+    Key, "resource key", "1 to 512 characters without NUL, not all of them blank", is_key;
     /// A named hold on the deletion of a resource.
-    FinalizerName, "finalizer", "1 to 512 characters, not all of them blank", is_key;
+    FinalizerName, "finalizer", "1 to 512 characters without NUL, not all of them blank", is_key;
     /// Names one child run that a resource asks for.
-    RequestKey, "request key", "1 to 512 characters, not all of them blank", is_key;
+    RequestKey, "request key", "1 to 512 characters without NUL, not all of them blank", is_key;
     /// Names one intended act of a resource on the outside world.
-    EffectKey, "effect key", "1 to 512 characters, not all of them blank", is_key;
+    EffectKey, "key of an effect", "1 to 512 characters without NUL, not all of them blank", is_key;
 }
 
 impl Uid {
@@ -177,8 +177,9 @@ fn is_controller(text: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
+/// A NUL can't be said at a command line, and SQLite takes it for the end of a text.
 fn is_key(text: &str) -> bool {
-    !text.trim().is_empty() && text.chars().count() <= NAME_CHARS_MAX
+    !text.trim().is_empty() && !text.contains('\0') && text.chars().count() <= NAME_CHARS_MAX
 }
 
 /// Names a managed resource as people do.
@@ -242,6 +243,7 @@ mod tests {
             ("Tree", false, false, true),
             ("", false, false, false),
             (" ", false, false, false),
+            ("a\0b", false, false, false),
             (&long[..512], false, true, true),
             (&long, false, false, false),
         ] {

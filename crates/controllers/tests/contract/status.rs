@@ -53,6 +53,33 @@ fn controller_42_a_spec_has_a_mebibyte_at_most() -> Result {
 }
 
 #[test]
+fn a_status_that_is_nested_too_deep_fails_the_pass() -> Result {
+    let world = World::new()?;
+    commands::apply(world.db(), &Apply::new(&target(), json!(1)).by(ann()))?;
+    let claim = world.claim()?;
+    let patch = StatusPatch {
+        controller_status: Some((0..200).fold(json!(1), |inner, _| json!([inner]))),
+        ..StatusPatch::default()
+    };
+    // The claim is given back with the failure: nobody has to wait until it runs out.
+    let finished = world.finish_with(&claim, &patch, Next::Settled)?;
+    assert!(
+        matches!(&finished, Finished::Failed { error, .. } if error.contains("the status can't be stored")),
+        "{finished:?}"
+    );
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let spec = commands::apply(world.db(), &Apply::new(&target(), deep).by(ann()));
+    assert!(matches!(
+        spec,
+        Err(ControllerError::Invalid(Invalid::NotStorable {
+            what: "spec",
+            ..
+        }))
+    ));
+    world.check()
+}
+
+#[test]
 fn controller_43_an_event_has_64_kibibytes_at_most() -> Result {
     let world = World::with(json!(1))?;
     // 150 names of 512 characters would be in the event of one change.
