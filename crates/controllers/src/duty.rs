@@ -5,8 +5,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use holdpoint_state::Database;
 use holdpoint_state::clock::UnixMillis;
+use holdpoint_state::{Database, StateError};
 use holdpoint_workflows::{Duty, DutyError, DutyPass};
 
 use crate::commands;
@@ -41,14 +41,16 @@ impl Default for ControllerDuty {
 }
 
 /// Tells the resources of children whose run is over though they were not told. Returns how many were told, and whether there may be more.
+/// One that is damaged keeps no other from being told.
 ///
 /// # Errors
 ///
-/// Those of the database.
+/// Those of the database, and the first damage that was met, after the others were told.
 pub fn tell_of_ended_children(db: &Database) -> Result<(usize, bool), ControllerError> {
     let untold = views::untold(&db.snapshot()?, BATCH)?;
     let is_full = usize::try_from(BATCH).is_ok_and(|batch| batch <= untold.len());
     let mut told = 0;
+    let mut damage = None;
     for (request_id, run_id, status) in untold {
         let state = if status == "completed" {
             ChildState::Succeeded
@@ -66,8 +68,17 @@ pub fn tell_of_ended_children(db: &Database) -> Result<(usize, bool), Controller
             Ok(_) => told += 1,
             // It got another run meanwhile, or somebody else told it something final.
             Err(ControllerError::Completion { .. }) => {}
+            Err(
+                error @ (ControllerError::Corrupt { .. }
+                | ControllerError::State(
+                    StateError::Corrupt { .. } | StateError::Sqlite { .. },
+                )),
+            ) => drop(damage.get_or_insert(error)),
             Err(error) => return Err(error),
         }
+    }
+    if let Some(damage) = damage.filter(|_| !(is_full && 0 < told)) {
+        return Err(damage);
     }
     Ok((told, is_full && 0 < told))
 }

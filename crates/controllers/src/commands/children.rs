@@ -192,22 +192,23 @@ fn refused(completion: &Completion, problem: String) -> ControllerError {
     }
 }
 
-/// Tells a resource inside the change of the run that ends or waits. It never stops that: what does not fit is left to the duty.
+/// Tells a resource inside the change of the run that ends or waits. It never stops that: a resource that is damaged is not told, which is
+/// seen before anything is written, and the duty says so again.
 pub(crate) fn tell(
     change: &mut Change<'_>,
     run: &RunId,
     state: ChildState,
     error: Option<String>,
 ) -> Result<bool, ControllerError> {
-    let Some((request_id, uid)) = store::children::of_run(change, run)? else {
-        return Ok(false);
+    let (request_id, uid) = match who_waits(change, run) {
+        Ok(Some(waits)) => waits,
+        Ok(None) => return Ok(false),
+        Err(ControllerError::State(StateError::Corrupt { what, problem })) => {
+            tracing::error!(%run, what, problem, "the resource whose child's run this is can't be told of it");
+            return Ok(false);
+        }
+        Err(error) => return Err(error),
     };
-    let Some(child) = store::children::by_request(change, &request_id)? else {
-        return Ok(false);
-    };
-    if child.state.is_final() {
-        return Ok(false);
-    }
     let completion = Completion {
         request_id,
         run_id: run.clone(),
@@ -216,6 +217,17 @@ pub(crate) fn tell(
     };
     let receipt = change.also(&command(&uid), |change| complete(change, &completion))?;
     Ok(receipt.disposition == Disposition::Accepted)
+}
+
+/// The request and the resource that wait for a run.
+fn who_waits(change: &Change<'_>, run: &RunId) -> Result<Option<(String, Uid)>, ControllerError> {
+    let Some((request_id, uid)) = store::children::of_run(change, run)? else {
+        return Ok(None);
+    };
+    let child = store::children::by_request(change, &request_id)?;
+    Ok(child
+        .filter(|child| !child.state.is_final())
+        .map(|_| (request_id, uid)))
 }
 
 fn complete(

@@ -31,7 +31,8 @@ pub(crate) fn by_request(
     read::by_request(&change.sql(), request)
 }
 
-/// The request that reserved a run, and whose it is.
+/// The request that reserved a run, and whose it is. None also for a resource that can't be told: its rows are damaged, and a telling that
+/// fails after it wrote would undo the end of the run with it.
 pub(crate) fn of_run(
     change: &Change<'_>,
     run: &RunId,
@@ -40,7 +41,9 @@ pub(crate) fn of_run(
         .sql()
         .prepare_cached(
             "SELECT w.request_id, r.aggregate_key FROM controller_workflows w JOIN resources r ON r.resource_key = w.resource_key
-             WHERE w.reserved_run_id = :run",
+             JOIN controller_resources c ON c.resource_key = w.resource_key
+             WHERE w.reserved_run_id = :run AND r.resource_type = 'controller'
+                 AND NOT EXISTS (SELECT 1 FROM events e WHERE e.resource_key = w.resource_key AND e.resource_revision > r.revision)",
         )?
         .query_row(named_params! { ":run": run }, |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?)

@@ -264,3 +264,99 @@ fn the_duty_finds_a_child_whose_end_nobody_told() -> Result {
     assert!(views::queue(&db.snapshot()?, &runs.world.uid()?)?.is_some());
     Ok(())
 }
+
+/// What another program may do to the resource of a child, and to the row of the child.
+const PARENT_DAMAGES: &[&str] = &[
+    // Nothing: the run ends where nobody wrote.
+    "SELECT 1",
+    "UPDATE resources SET resource_type = 'run' WHERE resource_type = 'controller'",
+    "DELETE FROM resources WHERE resource_type = 'controller'",
+    "UPDATE resources SET revision = 1 WHERE resource_type = 'controller'",
+    "UPDATE resources SET aggregate_key = 'no uid' WHERE resource_type = 'controller'",
+    "UPDATE leases SET token_hash = NULL WHERE resource_key IN (SELECT resource_key FROM controller_resources)",
+    "DELETE FROM leases WHERE resource_key IN (SELECT resource_key FROM controller_resources)",
+    "DELETE FROM controller_queue",
+    "DELETE FROM controller_resources",
+    "DELETE FROM controller_queue; DELETE FROM controller_resources",
+    "UPDATE controller_resources SET status = CAST('{' AS BLOB), spec = CAST('{' AS BLOB)",
+    "UPDATE controller_workflows SET input_fingerprint = x'00'",
+    "UPDATE controller_workflows SET status = 'odd'",
+    "UPDATE controller_workflows SET attempt_count = 0",
+    "UPDATE controller_workflows SET reserved_run_id = NULL",
+    "UPDATE controller_workflows SET request_key = ''",
+];
+
+/// A store like this one, to which somebody wrote while it was open: it would not be opened with some of this.
+fn damaged(runs: &Runs, name: &str, damage: &str) -> Result<holdpoint_state::Database> {
+    let store = &runs.world.store;
+    let path = store.directory().join(name);
+    runs.world.db().backup(&path)?;
+    let db = holdpoint_state::Database::open_with(&path, store.schema(), store.options())?;
+    let connection = plain::open(&path)?;
+    connection.execute_batch(UNGUARD)?;
+    connection
+        .execute_batch(damage)
+        .unwrap_or_else(|error| panic!("{damage}: {error}"));
+    Ok(db)
+}
+
+#[test]
+fn a_damaged_resource_does_not_keep_the_run_of_its_child_from_ending() -> Result {
+    let runs = Runs::new()?;
+    let (_claim, run) = runs.launched(&job_definition(), &job())?;
+    let mut held = Vec::new();
+    for (index, damage) in PARENT_DAMAGES.iter().enumerate() {
+        let db = damaged(&runs, &format!("parent-{index}.sqlite"), damage)?;
+        let workflows = holdpoint_workflows::Workflows::new(db);
+        workflows.register(&job_definition());
+        let scheduler = workflows.scheduler(holdpoint_workflows::SchedulerOptions {
+            workers: 1,
+            ..Default::default()
+        })?;
+        let ended = workflows.wait(&run, std::time::Duration::from_secs(3));
+        scheduler.stop(std::time::Duration::from_secs(1));
+        if !ended.is_ok_and(|run| run.status == RunStatus::Completed) {
+            held.push(*damage);
+        }
+    }
+    assert_eq!(held, [""; 0], "these keep the run from ending");
+    Ok(())
+}
+
+#[test]
+fn a_damaged_child_does_not_keep_the_duty_from_telling_others() -> Result {
+    let runs = Runs::new()?;
+    let (claim, run) = runs.launched(&job_definition(), &job())?;
+    let other = ChildRequest {
+        request_key: RequestKey::new("other")?,
+        ..job()
+    };
+    let child = children::reserve(runs.world.db(), &claim, &other)?;
+    let other = runs.start(&job_definition(), &child)?;
+    for run in [&run, &other] {
+        assert_eq!(runs.go_on(run)?, RunStatus::Completed);
+    }
+    let untold = "UPDATE controller_workflows SET status = 'running'";
+    // Whichever of the two comes first, the other one is told.
+    for key in ["build", "other"] {
+        let damage = format!(
+            "{untold}; UPDATE controller_workflows SET input_fingerprint = x'00' WHERE request_key = '{key}'"
+        );
+        let db = damaged(&runs, &format!("untold-{key}.sqlite"), &damage)?;
+        tell_of_ended_children(&db).unwrap_err();
+        let connection = plain::open(
+            &runs
+                .world
+                .store
+                .directory()
+                .join(format!("untold-{key}.sqlite")),
+        )?;
+        let told: i64 = connection.query_row(
+            "SELECT count(*) FROM controller_workflows WHERE status = 'succeeded'",
+            [],
+            |row| row.get(0),
+        )?;
+        assert_eq!(told, 1, "{key}");
+    }
+    Ok(())
+}
