@@ -25,7 +25,7 @@ use crate::controller::{AnyController, Controller, PassError, Typed};
 use crate::error::ControllerError;
 use crate::external::{Acted, Observed};
 use crate::host::{Begun, Host};
-use crate::model::{ChildRecord, ControllerName, EffectRecord, EffectRequest, RequestKey};
+use crate::model::{ChildRecord, ControllerName, EffectRecord, EffectRequest, RequestKey, cut};
 use crate::runtime::panic_text;
 
 /// How long a worker goes on after its host is gone.
@@ -148,9 +148,17 @@ impl PassWorker {
                 launch.controller_name
             )),
         };
+        let failed = |error: &str| {
+            let error = cut(error);
+            line.say::<_, Value>(Operation::Failed, &SaidFailure { error })
+        };
         let told = match ended {
-            Ok(result) => line.say::<_, Value>(Operation::Finished, &result),
-            Err(error) => line.say::<_, Value>(Operation::Failed, &SaidFailure { error }),
+            Ok(result) => match line.say::<_, Value>(Operation::Finished, &result) {
+                // Such as a status that is too large for a frame: without a word the host would not know why.
+                Err(error @ Refusal::Unsayable(_)) => failed(&PassError::from(error).to_string()),
+                told => told,
+            },
+            Err(error) => failed(&error),
         };
         // Somebody else has the resource, or the host looks for itself: there is nothing to say to either.
         drop(told);

@@ -21,7 +21,7 @@ use crate::child::Child;
 use crate::controller::PassError;
 use crate::error::ControllerError;
 use crate::host::{Begun, ClaimHost, Host};
-use crate::model::{EffectKey, EffectRequest, ManagedResource, ProjectPath};
+use crate::model::{EffectKey, EffectRequest, ManagedResource, ProjectPath, REQUEUE_MS_MAX};
 use crate::runtime::Ended;
 
 /// How long a worker may take until it is ready, by the clock of the machine, unless its launcher says less.
@@ -140,8 +140,10 @@ impl Talk {
         stop: &CancellationSignal,
     ) -> Result<Self, FrameError> {
         let reader = writer.try_clone().map_err(FrameError::Io)?;
+        // A launch can be larger than what the channel holds, and a worker that starts slowly reads it when it has started.
+        let start_ms = READY_MS.min(isolated.launcher.limits().ready_ms).max(1);
         writer
-            .set_write_timeout(Some(TERM_GRACE))
+            .set_write_timeout(Some(Duration::from_millis(start_ms)))
             .map_err(FrameError::Io)?;
         let (sender, told) = channel();
         let stopping = sender.clone();
@@ -164,9 +166,15 @@ impl Talk {
             controller_name: isolated.resource.metadata.controller.to_string(),
             resource: isolated.resource.clone(),
             left_over: left_over.iter().map(SaidEffect::of).collect(),
-            timeout_ms: u64::try_from(isolated.limit.as_millis()).unwrap_or(u64::MAX),
+            // What JSON can say exactly; the host's own limit is the one that counts.
+            timeout_ms: u64::try_from(isolated.limit.as_millis())
+                .unwrap_or(u64::MAX)
+                .clamp(1, REQUEUE_MS_MAX),
         };
         frame::write(&mut writer, &launch)?;
+        writer
+            .set_write_timeout(Some(TERM_GRACE))
+            .map_err(FrameError::Io)?;
         Ok(Self {
             writer,
             told,

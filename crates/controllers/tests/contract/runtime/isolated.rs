@@ -49,6 +49,11 @@ fn pass(pass: &mut Seen<'_>) -> Result<Action, PassError> {
             Ok(Action::settled())
         }
         "fail" => Err(PassError::new("it can't be done")),
+        "fail at length" => Err(PassError::new("no".repeat(1 << 20))),
+        "find much" => {
+            pass.set_status(json!("x".repeat(1 << 20)));
+            Ok(Action::settled())
+        }
         "panic" => panic!("a bug"),
         "exit" => std::process::exit(0),
         "abort" => std::process::abort(),
@@ -293,6 +298,45 @@ fn controller_20_a_result_of_another_shape_is_a_failed_pass() {
         (world.found().unwrap().status, world.queue()),
         (json!(5), None)
     );
+    world.verify();
+}
+
+#[test]
+fn what_no_frame_can_say_is_a_failed_pass_with_its_reason() {
+    let world = ordinary();
+    for (spec, error) in [
+        ("find much", "a frame has more than 1048576 bytes"),
+        ("fail at length", "nonono"),
+    ] {
+        world.apply(&json!({ "do": spec }));
+        world.settle();
+        let said = world.last_error();
+        assert!(said.contains(error), "{spec}: {said}");
+        assert!(!said.contains("gave no result"), "{spec}: {said}");
+    }
+    world.verify();
+}
+
+#[test]
+fn a_pass_without_a_limit_is_launched_like_others() {
+    let world = isolated(launcher("worker"), Duration::MAX);
+    world.apply(&json!({ "do": "show" }));
+    world.settle();
+    assert_eq!(world.queue(), None);
+    world.verify();
+}
+
+#[test]
+fn a_large_resource_waits_for_a_worker_that_starts_slowly() {
+    // Longer than a worker may take to read what is said to it later, and much less than it may take to start.
+    let shell = WorkerLauncher::new("/bin/sh")
+        .argument("-c")
+        .argument("sleep 6; exec \"$0\" \"$@\"")
+        .argument(std::env::current_exe().unwrap());
+    let world = isolated(with_harness(shell, "worker"), Duration::from_mins(1));
+    world.apply(&json!({ "do": "show", "much": "x".repeat(900_000) }));
+    world.settle();
+    assert_eq!(world.queue(), None);
     world.verify();
 }
 
