@@ -127,7 +127,7 @@ pub fn list(
 ) -> Result<Vec<ResourceSummary>, ControllerError> {
     let sql = snapshot.sql();
     let mut statement = sql.prepare_cached(
-        "SELECT c.resource_key, l.expires_at, q.available_at, q.consecutive_errors
+        "SELECT c.resource_key, l.expires_at, q.available_at, q.consecutive_errors, l.owner_id
          FROM projects p JOIN controller_resources c ON c.project_id = p.project_id
          LEFT JOIN leases l ON l.resource_key = c.resource_key LEFT JOIN controller_queue q ON q.resource_key = c.resource_key
          WHERE p.canonical_path = :project AND (:controller IS NULL OR c.controller_name = :controller)
@@ -144,9 +144,13 @@ pub fn list(
         let queue: Option<UnixMillis> = row.get(2)?;
         let errors: Option<i64> = row.get(3)?;
         let queue = queue.map(|at| (at, errors.unwrap_or(0).unsigned_abs()));
+        let (held_until, owner): (Option<UnixMillis>, Option<String>) = (row.get(1)?, row.get(4)?);
+        // What a dead host has left in its hands is taken at once.
+        let held_until =
+            held_until.filter(|_| owner.is_some_and(|owner| !snapshot.is_dead_owner(&owner)));
         Ok((
             row.get::<_, ResourceKey>(0)?,
-            QueueState::of(queue, row.get(1)?, now),
+            QueueState::of(queue, held_until, now),
         ))
     })?;
     let mut listed = Vec::new();

@@ -43,6 +43,23 @@ fn a_list_has_pages_and_says_where_each_stands() -> Result {
 }
 
 #[test]
+fn a_pass_of_a_dead_host_is_listed_as_it_is_explained() -> Result {
+    let world = World::with(json!(1))?;
+    let presence = world.db().announce_owner(&world.host)?;
+    let _claim = world.claim()?;
+    let states = || -> Result<(&str, &str)> {
+        let (snapshot, now) = (world.db().snapshot()?, world.now());
+        let listed = views::list(&snapshot, &Filter::of(&target().project), now)?;
+        let explained = views::explain(&snapshot, &target(), &[], now)?.unwrap();
+        Ok((listed[0].queue.as_str(), explained.queue_state.as_str()))
+    };
+    assert_eq!(states()?, ("reconciling", "reconciling"));
+    drop(presence);
+    assert_eq!(states()?, ("due", "due"));
+    world.check()
+}
+
+#[test]
 fn an_explanation_says_what_stands_in_the_way() -> Result {
     let world = World::with(json!(1))?;
     let claim = world.claim()?;
