@@ -414,7 +414,8 @@ impl Controllers {
     }
 
     /// Says that something happened which may concern a resource: its controller looks at it, at once or at a time. What happened is
-    /// not told; the controller sees for itself.
+    /// not told; the controller sees for itself. A resource is due once: of two times the earlier one stays, so that a hint for later is
+    /// used up by a pass that comes before. A controller that wants to look again after a while says so with [`Action`](crate::Action).
     ///
     /// # Errors
     ///
