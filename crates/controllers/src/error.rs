@@ -29,6 +29,14 @@ pub enum ControllerError {
         /// The resource.
         target: String,
     },
+    /// The spec is not the one that the caller read. Read it again.
+    #[error(
+        "somebody changed what {target} wants after it was read, so that it was not written; read it and apply again"
+    )]
+    SpecChanged {
+        /// The resource.
+        target: String,
+    },
     /// The deletion of the resource was asked for after the pass began: it may begin nothing new. The next pass sees the deletion.
     #[error(
         "the deletion of resource {uid} was asked for during the pass, which begins nothing new"

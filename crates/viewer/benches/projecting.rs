@@ -51,7 +51,7 @@ fn definition() -> Definition {
         let node = format!("step-{step}");
         workflow = workflow.compute(&node, move |_| Ok(json!({ "step": step })));
         if 1 < step {
-            workflow = workflow.edge(&format!("step-{}", step - 1), &node);
+            workflow = workflow.edge(format!("step-{}", step - 1), &node);
         }
     }
     workflow.build().unwrap()

@@ -16,7 +16,15 @@ pub struct Apply {
     spec: Value,
     initial_status: Value,
     actor: Actor,
-    expected: Option<u64>,
+    expected: Option<Expected>,
+}
+
+/// What a caller knows of the resource.
+#[derive(Debug, Clone)]
+enum Expected {
+    Version(u64),
+    /// Which resource it is and the generation of its spec; none when there was no resource.
+    Spec(Option<(Uid, u64)>),
 }
 
 impl Apply {
@@ -48,8 +56,22 @@ impl Apply {
     /// Says which resource version the caller read, 0 for none. At another one nothing is changed; an equal spec is adopted at any.
     #[must_use]
     pub fn expecting(mut self, resource_version: u64) -> Self {
-        self.expected = Some(resource_version);
+        self.expected = Some(Expected::Version(resource_version));
         self
+    }
+
+    /// Says which spec the caller read: whose it is, and its generation; none when there was no resource. At another one nothing is changed;
+    /// an equal spec is adopted at any. Passes and hints, which move the version all the time, do not disturb it.
+    #[must_use]
+    pub fn expecting_spec(mut self, spec: Option<(Uid, u64)>) -> Self {
+        self.expected = Some(Expected::Spec(spec));
+        self
+    }
+
+    fn changed(&self) -> ControllerError {
+        ControllerError::SpecChanged {
+            target: self.target.to_string(),
+        }
     }
 }
 
@@ -83,7 +105,8 @@ pub struct Applied {
 /// # Errors
 ///
 /// [`crate::model::Invalid::TooLarge`]; [`ControllerError::Deleting`] for another spec while the deletion is requested;
-/// [`holdpoint_state::StateError::StaleRevision`] with the present version unless it is the expected one.
+/// [`holdpoint_state::StateError::StaleRevision`] with the present version unless it is the expected one;
+/// [`ControllerError::SpecChanged`] unless the spec is the expected one.
 pub fn apply(db: &Database, apply: &Apply) -> Result<Receipt<Applied>, ControllerError> {
     let spec = limited("spec", &apply.spec, DOCUMENT_BYTES_MAX)?;
     let status = StatusView::initial(apply.initial_status.clone()).payload()?;
@@ -124,14 +147,17 @@ fn create(
     let command = Command::new(&operations::CREATE, uid.resource())
         .by(apply.actor.clone())
         .creating();
-    let (target, expected) = (apply.target.clone(), apply.expected);
+    let (target, expected) = (apply.target.clone(), apply.expected.clone());
+    let wish = apply.clone();
     let (spec, status) = (spec.clone(), status.clone());
     db.commit::<_, ControllerError>(command, move |change| {
         if store::resources::find(change, &target)?.is_some() {
             return Ok(Outcome::Refused(None));
         }
-        if let Some(expected) = expected {
-            change.expect_revision(expected)?;
+        match &expected {
+            Some(Expected::Version(expected)) => change.expect_revision(*expected)?,
+            Some(Expected::Spec(Some(_))) => return Err(wish.changed()),
+            Some(Expected::Spec(None)) | None => {}
         }
         store::resources::insert(change, &target, &spec, &status)?;
         store::queue::enqueue(change, change.now())?;
@@ -152,7 +178,8 @@ fn update(
     spec: &Payload,
 ) -> Result<Receipt<Option<Applied>>, ControllerError> {
     let command = Command::new(&operations::APPLY, uid.resource()).by(apply.actor.clone());
-    let (uid, spec, expected) = (uid.clone(), spec.clone(), apply.expected);
+    let (uid, spec, expected) = (uid.clone(), spec.clone(), apply.expected.clone());
+    let wish = apply.clone();
     let target = apply.target.to_string();
     db.commit::<_, ControllerError>(command, move |change| {
         let Some(head) = store::resources::head(change)? else {
@@ -176,8 +203,12 @@ fn update(
                 target: target.clone(),
             });
         }
-        if let Some(expected) = expected {
-            change.expect_revision(expected)?;
+        match &expected {
+            Some(Expected::Version(expected)) => change.expect_revision(*expected)?,
+            Some(Expected::Spec(read)) if *read != Some((uid.clone(), head.generation)) => {
+                return Err(wish.changed());
+            }
+            Some(Expected::Spec(_)) | None => {}
         }
         store::resources::set_spec(change, head.generation, &spec)?;
         store::queue::enqueue(change, change.now())?;

@@ -2,7 +2,7 @@
 
 use holdpoint_controllers::ControllerError;
 use holdpoint_controllers::commands::{self, Apply, Finished, SpecChange};
-use holdpoint_controllers::model::Next;
+use holdpoint_controllers::model::{Next, Uid};
 use holdpoint_state::{Disposition, StateError};
 use serde_json::json;
 
@@ -65,5 +65,36 @@ fn case_082_a_change_names_the_version_that_was_read() -> Result {
     assert_eq!(world.resource()?.spec, json!(2));
     let claim = world.claim()?;
     assert_eq!(world.finish(&claim, Next::Settled)?, Finished::Settled);
+    world.check()
+}
+
+#[test]
+fn a_wish_may_name_the_spec_that_it_was_made_from() -> Result {
+    let world = World::with(json!(1))?;
+    let uid = world.uid()?;
+    // A pass moves the version and not the spec.
+    assert_eq!(world.pass()?, Finished::Settled);
+    let wish = |spec, read| {
+        let apply = Apply::new(&target(), spec).expecting_spec(read);
+        commands::apply(world.db(), &apply)
+    };
+    let changed = wish(json!(2), Some((uid.clone(), 1)))?.value;
+    assert_eq!(
+        (changed.generation, changed.change),
+        (2, SpecChange::Updated)
+    );
+    for read in [
+        None,
+        Some((uid.clone(), 1)),
+        Some((Uid::new("0198c0de-0000-7000-8000-000000000000")?, 2)),
+    ] {
+        let refused = wish(json!(3), read.clone());
+        assert!(
+            matches!(refused, Err(ControllerError::SpecChanged { .. })),
+            "{refused:?}"
+        );
+        // What is wanted is so already.
+        assert_eq!(wish(json!(2), read)?.value.change, SpecChange::Unchanged);
+    }
     world.check()
 }

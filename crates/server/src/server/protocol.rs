@@ -255,7 +255,7 @@ pub(super) struct Event<'a, T> {
 mod tests {
     use super::*;
 
-    fn envelope(operation: &str, run: Option<&str>, payload: Value) -> Value {
+    fn envelope(operation: &str, run: Option<&str>, payload: &Value) -> Value {
         let mut request = json!({ "schema": SCHEMA, "type": "request", "requestId": "piw-1-1", "clientId": "piw-1",
             "operation": operation, "idempotencyKey": "piw-1-1", "payload": payload });
         if let Some(run) = run {
@@ -290,7 +290,8 @@ mod tests {
             ("server.stop", None, json!({})),
         ];
         for (operation, run, payload) in operations {
-            let asks = |run, payload| request(envelope(operation, run, payload)).unwrap().asks;
+            let asks =
+                |run, payload: Value| request(envelope(operation, run, &payload)).unwrap().asks;
             assert!(asks(run, payload.clone()).is_ok(), "{operation}");
             let other = if run.is_some() { None } else { Some("r") };
             assert!(asks(other, payload.clone()).is_err(), "{operation}");
@@ -305,7 +306,7 @@ mod tests {
                 }
             }
         }
-        let unknown = request(envelope("run.pause", Some("r"), json!({}))).unwrap();
+        let unknown = request(envelope("run.pause", Some("r"), &json!({}))).unwrap();
         assert_eq!(
             unknown.asks,
             Err("this server does not have that operation")
@@ -314,7 +315,11 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_not_answered() {
-        let good = envelope("view.runs.watch", None, json!({ "subscriptionId": "runs" }));
+        let good = envelope(
+            "view.runs.watch",
+            None,
+            &json!({ "subscriptionId": "runs" }),
+        );
         assert!(request(good.clone()).is_some());
         for (name, wrong) in [
             ("schema", json!("pi-workflows.client.v2")),

@@ -6,7 +6,7 @@ use holdpoint_controllers::commands::{self, Applied, Apply, SpecChange};
 use holdpoint_controllers::manifest::{self, Manifest};
 use holdpoint_controllers::model::ProjectPath;
 use holdpoint_controllers::{ControllerError, ManagedResource, Target, views};
-use holdpoint_state::{Database, StateError};
+use holdpoint_state::Database;
 use serde_json::{Value, json};
 
 use super::diff::diff;
@@ -15,9 +15,6 @@ use crate::commands::{Context, actor, value};
 use crate::error::{CommandError, ExitStatus};
 use crate::home;
 use crate::output::{Output, text};
-
-/// How often a resource is compared again that changed meanwhile, though not in its spec: passes write all the time.
-const LOOKS_MAX: usize = 8;
 
 /// One resource of the file against the store.
 struct Compared {
@@ -127,38 +124,20 @@ fn is_same(one: &Value, other: &Value) -> Result<bool, CommandError> {
 
 /// Writes one resource, if its spec is still the one that was compared.
 fn write(store: &Database, wish: &Compared) -> Result<Applied, CommandError> {
-    let mut expected = wish
-        .before
-        .as_ref()
-        .map_or(0, |before| before.metadata.resource_version);
-    for _ in 0..LOOKS_MAX {
-        let apply = Apply::new(&wish.target, wish.manifest.spec.clone())
-            .initial_status(home::initial_status(&wish.target.controller))
-            .by(actor())
-            .expecting(expected);
-        match commands::apply(store, &apply) {
-            Ok(receipt) => return Ok(receipt.value),
-            Err(ControllerError::State(StateError::StaleRevision { .. })) => {}
-            Err(error) => return Err(error.into()),
+    // Passes and hints move the version all the time. What counts is that the spec is the one that the difference was made from.
+    let compared = wish.before.as_ref();
+    let compared = compared.map(|before| (before.metadata.uid.clone(), before.metadata.generation));
+    let apply = Apply::new(&wish.target, wish.manifest.spec.clone())
+        .initial_status(home::initial_status(&wish.target.controller))
+        .by(actor())
+        .expecting_spec(compared);
+    match commands::apply(store, &apply) {
+        Ok(receipt) => Ok(receipt.value),
+        Err(ControllerError::SpecChanged { target }) => {
+            Err(CommandError::ResourceChanged { target, earlier: 0 })
         }
-        // Passes and hints move the version too. What counts is that the spec is the one that the difference was made from.
-        let now = views::resource(&store.snapshot()?, &wish.target)?;
-        let is_as_compared = match (&wish.before, &now) {
-            (Some(before), Some(now)) => {
-                before.metadata.uid == now.metadata.uid
-                    && before.metadata.generation == now.metadata.generation
-            }
-            (Some(_), None) | (None, _) => false,
-        };
-        match now.filter(|_| is_as_compared) {
-            Some(now) => expected = now.metadata.resource_version,
-            None => break,
-        }
+        Err(error) => Err(error.into()),
     }
-    Err(CommandError::ResourceChanged {
-        target: wish.target.to_string(),
-        earlier: 0,
-    })
 }
 
 /// Says with an error how much of the file was applied before it.
