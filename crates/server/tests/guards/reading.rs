@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use crate::rows;
 
 /// Commands that only show. Each is run with every set of arguments, and again with `--json`.
-const READS: [&str; 25] = [
+const READS: [&str; 26] = [
     "agents",
     "channels list",
     "channels status",
@@ -41,6 +41,7 @@ const READS: [&str; 25] = [
     "prune",
     "schema resource",
     "schema workflow",
+    "server status",
     "settings history",
     "settings show",
     "show",
@@ -57,7 +58,7 @@ const VERIFY: &str = "state verify";
 const WAIT: &str = "decision wait";
 
 /// Commands that change something, so that this test has nothing to say of them.
-const WRITES: [&str; 25] = [
+const WRITES: [&str; 28] = [
     "answer",
     "cancel",
     "channel-adapter",
@@ -78,6 +79,9 @@ const WRITES: [&str; 25] = [
     "restart",
     "resume",
     "run",
+    "server run",
+    "server start",
+    "server stop",
     "settings patch",
     "state restore",
     "submit",
@@ -174,6 +178,11 @@ impl Home {
             .unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         let stdout = String::from_utf8(output.stdout).unwrap();
+        // Nothing listens, which is an answer too, and an error.
+        if args.iter().any(|word| word == "server") {
+            assert_eq!(output.status.code(), Some(7), "{args:?}: {stderr}{stdout}");
+            return stdout;
+        }
         // The doctor finds the effect that nobody knows of; everything else succeeds.
         let may_warn = args.iter().any(|word| word == "doctor");
         assert!(
@@ -381,6 +390,7 @@ fn lines(home: &Home, runs: &[String]) -> Vec<Vec<String>> {
         "controllers list",
         "controllers list guarded",
         "controllers list nobody",
+        "server status",
     ]
     .map(|line| line.split(' ').map(str::to_owned).collect())
     .to_vec();

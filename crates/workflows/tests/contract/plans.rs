@@ -18,9 +18,9 @@ fn sources(room: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// The texts of a source that are statements.
+/// The texts of a source that are statements. What a macro begins (`concat!("SELECT …", $rest)`) and its callers end is one.
 fn statements(source: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let (mut found, mut begun) = (Vec::new(), None::<String>);
     let mut chars = source.chars();
     while let Some(char) = chars.next() {
         if char != '"' {
@@ -35,8 +35,15 @@ fn statements(source: &str) -> Vec<String> {
             }
         }
         let first = text.split_whitespace().next().unwrap_or_default();
+        let is_begun = chars.as_str().trim_start_matches([',', ' ', '\n']);
         if ["SELECT", "INSERT", "UPDATE", "DELETE"].contains(&first) {
-            found.push(text);
+            if is_begun.starts_with("$rest") {
+                begun = Some(text);
+            } else {
+                found.push(text);
+            }
+        } else if let (Some(begun), "WHERE") = (&begun, first) {
+            found.push(format!("{begun}{text}"));
         }
     }
     found
